@@ -1,0 +1,222 @@
+"""Every error a person can meet: what happened, with which value, what was left as it was, and what to do next."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that `name` was most likely meant to be, or None."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return close[0] if close else None
+
+
+def did_you_mean(name: str, known: Sequence[str], what: str) -> str:
+    """A hint with the nearest known name, and all of them."""
+    close = nearest(name, known)
+    listed = ", ".join(known) if known else "none"
+    return (f"did you mean '{close}'? " if close else "") + f"{what}: {listed}."
+
+
+class SeamarkError(Exception):
+    """The base of all of Seamark's errors. `message` says what happened, `hint` what to do next."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        self.message = message
+        self.hint = hint
+        super().__init__(f"{message} Hint: {hint}" if hint else message)
+
+
+# --- the project and its surroundings ---------------------------------------------------------------------------------
+
+
+class ConfigError(SeamarkError):
+    """`seamark.toml`, the environment or an argument says something that Seamark cannot use."""
+
+
+class UsedWrongly(SeamarkError):
+    """The command line was given a verb, an option or a value that does not fit."""
+
+
+class SparkUnavailable(SeamarkError):
+    """A Spark session could not be started: Java or the jars cannot be had."""
+
+
+# --- the ledger -------------------------------------------------------------------------------------------------------
+
+
+class LedgerError(SeamarkError):
+    """Something about a chain, its blocks or its objects."""
+
+
+class MalformedBlock(LedgerError):
+    """The bytes are not a block."""
+
+
+class UnsupportedBlockVersion(LedgerError):
+    """The block was written in a manifest version that cannot be read."""
+
+    def __init__(self, found: int, supported: Sequence[int]) -> None:
+        self.found = found
+        listed = " and ".join(str(v) for v in supported)
+        super().__init__(
+            f"a block has manifest version {found}; the supported versions are {listed}.",
+            hint="the block was written by another generation of Open Data Fabric software.",
+        )
+
+
+class InvalidIdentifier(LedgerError):
+    """A hash or dataset id is not written as Open Data Fabric writes them."""
+
+
+class UnhashableType(LedgerError):
+    """The logical hash is not defined for this type."""
+
+
+class ChainRuleBroken(LedgerError):
+    """A block may not follow the chain as it stands. `rule` names the rule, `expected` and `found` the two values."""
+
+    def __init__(self, rule: str, *, expected: object, found: object, table: str | None = None) -> None:
+        self.rule = rule
+        self.expected = expected
+        self.found = found
+        self.table = table
+        where = f"table '{table}': " if table else ""
+        super().__init__(
+            f"{where}{rule}: expected {_shown(expected)}, found {_shown(found)}. The block was not appended."
+        )
+
+    def on(self, table: str) -> ChainRuleBroken:
+        """The same error, naming the table whose chain it is about."""
+        return ChainRuleBroken(self.rule, expected=self.expected, found=self.found, table=table)
+
+
+def _shown(value: object) -> str:
+    return "null" if value is None else str(value)
+
+
+class ObjectMissing(LedgerError):
+    """A block, slice or checkpoint that is named somewhere is not in the object store."""
+
+    def __init__(self, kind: str, name: str, where: str) -> None:
+        self.kind = kind
+        self.name = name
+        super().__init__(
+            f"the {kind} object {name} is not in {where}.",
+            hint="restore the file from a copy of the warehouse; `seamark verify` lists everything that is missing.",
+        )
+
+
+# --- the control database ---------------------------------------------------------------------------------------------
+
+
+class ControlError(SeamarkError):
+    """Something about the control database."""
+
+
+class ControlUnavailable(ControlError):
+    """The control database cannot be reached."""
+
+
+class SchemaTooNew(ControlError):
+    """The control database was made by a newer Seamark."""
+
+
+class CommitConflict(ControlError):
+    """Somebody else committed to the table in between: the change must be planned again from the new head."""
+
+    def __init__(self, table: str, planned: str | None, found: str | None) -> None:
+        self.table = table
+        self.planned = planned
+        self.found = found
+        super().__init__(
+            f"table '{table}' moved while a change to it was prepared: planned on head {planned or 'none'}, "
+            f"found {found or 'none'}. Nothing of this change was written.",
+            hint="try the write again; it will be planned on the new head.",
+        )
+
+
+class PositionConflict(ControlError):
+    """An input's position was reset while a batch was in flight: the batch must be planned again."""
+
+
+class LeaseLost(ControlError):
+    """A lease ran out or was taken over, so that what was done under it may not be committed."""
+
+
+class LeaseHeld(ControlError):
+    """Somebody else holds a lease that is needed, and kept it for longer than we wait."""
+
+
+class StagedFilesGone(ControlError):
+    """Files staged for a commit are no longer registered, so they may have been collected."""
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+class TableError(SeamarkError):
+    """Something about a table, its schema or a frame written to it."""
+
+
+class InvalidTableName(TableError):
+    """The name cannot be a table's name."""
+
+
+class InvalidSchema(TableError):
+    """The schema, key or event time that a table was declared with cannot be used."""
+
+
+class SchemaChangeRefused(TableError):
+    """The declared schema differs from the table's in a way that would lose or change data."""
+
+
+class UnknownTable(TableError):
+    """No table of this name is declared or stored."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        super().__init__(f"there is no table '{name}'.", hint=did_you_mean(name, known, "Tables"))
+
+
+class UnknownColumn(TableError):
+    """A column is named that the table does not have."""
+
+
+class WrongVerb(TableError):
+    """The verb does not fit this kind of table."""
+
+
+class FrameMismatch(TableError):
+    """A frame's columns or types do not fit the table."""
+
+
+class BadValue(TableError):
+    """A value does not fit its column."""
+
+
+class NullKey(TableError):
+    """Rows have NULL where the table needs a value."""
+
+
+class DuplicateKey(TableError):
+    """A frame has two rows with one key."""
+
+
+class NotACommit(TableError):
+    """`as_of` is not the end of a commit."""
+
+
+class ComputeFailed(TableError):
+    """Spark failed while it computed the frame that was to be written; `__cause__` has its error."""
+
+
+# --- the store --------------------------------------------------------------------------------------------------------
+
+
+class StoreError(SeamarkError):
+    """Control database and warehouse do not fit together."""
+
+
+class HeadMismatch(StoreError):
+    """A table's `refs/head` is not in the control database's chain, so the database is older than the warehouse."""
