@@ -136,8 +136,8 @@ class ChainFiles:
     def head(self) -> str | None:
         """What `refs/head` says, or None if the folder is no table's."""
         try:
-            return (self.folder / "refs" / "head").read_text(encoding="ascii")
-        except FileNotFoundError:
+            return (self.folder / "refs" / "head").read_text(encoding="ascii") or None
+        except (FileNotFoundError, NotADirectoryError):
             return None
 
     def set_head(self, block_hash: str) -> None:
@@ -152,7 +152,10 @@ class ChainFiles:
 def _replace_text(path: Path, content: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     pending = path.with_name(f"{PENDING}{secrets.token_hex(8)}")
-    pending.write_text(content, encoding="utf-8")
+    with pending.open("w", encoding="utf-8") as opened:
+        opened.write(content)
+        opened.flush()
+        os.fsync(opened.fileno())  # else a power cut could leave the new name with nothing in it
     os.replace(pending, path)
 
 

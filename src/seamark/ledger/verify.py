@@ -18,7 +18,6 @@ from seamark.ledger.objects import ChainFiles, file_hash
 from seamark.ledger.rules import check_append
 from seamark.ledger.state import ChainState
 
-
 OnBlock: TypeAlias = Callable[[str, int, int], None]
 """Called after each block with the table, how many of its blocks are done, and how many there are."""
 

@@ -1,0 +1,42 @@
+# `make demo` and `make test` set up everything they need by themselves; `make` alone lists the targets.
+ROOT := $(dir $(abspath $(lastword $(MAKEFILE_LIST))))
+BIN := $(ROOT).venv/bin
+IN_ROOT := cd "$(ROOT)" &&
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all lint fmt bench pins clean
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' "$(ROOT)Makefile" | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+setup: ## Virtual environment, pinned packages, Java if there is none, Delta's jars
+	@"$(ROOT)tools/setup.sh"
+
+demo: setup ## Run the example pipeline
+	@$(IN_ROOT) "$(BIN)/python" examples/blog/demo.py
+
+test: lint ## Lint and test
+	@$(IN_ROOT) "$(BIN)/python" -m pytest -m "not long"
+
+test-all: lint ## Lint and test, with the long repetitions
+	@$(IN_ROOT) "$(BIN)/python" -m pytest
+
+lint: setup ## Style, types, and who may import whom
+	@$(IN_ROOT) "$(BIN)/ruff" check .
+	@$(IN_ROOT) "$(BIN)/ruff" format --check .
+	@$(IN_ROOT) "$(BIN)/mypy"
+	@$(IN_ROOT) "$(BIN)/lint-imports" --no-logo
+
+fmt: setup ## Format the code and mend what can be mended
+	@$(IN_ROOT) "$(BIN)/ruff" check --fix .
+	@$(IN_ROOT) "$(BIN)/ruff" format .
+
+bench: setup ## Measure against other systems (15 minutes)
+	@$(IN_ROOT) "$(BIN)/python" -m bench
+
+pins: setup ## Write the versions that are installed to requirements/all.txt
+	@$(IN_ROOT) tools/pins.sh
+
+clean: ## Remove the virtual environment and everything that was built
+	@$(IN_ROOT) rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	@$(IN_ROOT) find src tests bench examples tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

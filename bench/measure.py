@@ -1,0 +1,72 @@
+"""Measuring: every figure is a ratio of two times taken in one run, in one Spark session."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the table: what was done, ours and theirs, and what we mean to reach."""
+
+    work: str
+    ours: str
+    theirs: str
+    value: float
+    reach: float
+    unit: str = "×"
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the figure is within reach."""
+        return self.value <= self.reach
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """How long something takes."""
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
+def median_seconds(work: Callable[[], object], times: int = 3) -> float:
+    """The median of several goes."""
+    return statistics.median(seconds(work) for _ in range(times))
+
+
+def ratio(work: str, ours: float, theirs: float, reach: float) -> Figure:
+    """A figure that compares two times."""
+    return Figure(work, f"{ours:.2f} s", f"{theirs:.2f} s", ours / theirs, reach)
+
+
+class PeakMemory:
+    """The most resident memory that this process has while the block runs, in bytes, above what it began with."""
+
+    def __enter__(self) -> PeakMemory:
+        self._done = threading.Event()
+        self.begun_with = self.peak = _resident()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def _watch(self) -> None:
+        while not self._done.wait(0.05):
+            self.peak = max(self.peak, _resident())
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    @property
+    def growth(self) -> int:
+        """How much it grew at the most."""
+        return self.peak - self.begun_with
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096

@@ -1,0 +1,5 @@
+"""`python -m seamark` is the command `seamark`."""
+
+from seamark.cli import main
+
+main()

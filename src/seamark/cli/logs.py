@@ -1,0 +1,57 @@
+"""Logging of the command line: on stderr, for people or as JSON, and nothing secret in it."""
+
+from __future__ import annotations
+
+import json as json_text
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from seamark.cli.failures import without_secrets
+from seamark.cli.plain import iso, plain
+
+if TYPE_CHECKING:
+    from seamark.config import Config
+
+
+class TextLines(logging.Formatter):
+    """One line a record, for people."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Time, level, logger and message."""
+        moment = datetime.fromtimestamp(record.created, UTC)
+        line = f"{moment:%H:%M:%S} {record.levelname} {record.name}: {record.getMessage()}"
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return without_secrets(line)
+
+
+class JsonLines(logging.Formatter):
+    """One JSON document a line: time, level, logger, message, and the fields that the record carries in `seamark`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one line of JSON."""
+        document = {
+            "time": iso(datetime.fromtimestamp(record.created, UTC)),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **getattr(record, "seamark", {}),
+        }
+        if record.exc_info:
+            document["error"] = self.formatException(record.exc_info)
+        clean = {name: without_secrets(value) if isinstance(value, str) else value for name, value in document.items()}
+        return json_text.dumps(plain(clean), ensure_ascii=False)
+
+
+def set_up_logging(config: Config, *, json: bool, verbose: bool) -> None:
+    """Log to stderr as the project sets it; people see only warnings unless they or the project ask for more."""
+    as_json = json or config.log.json
+    asked = config.origin("log.level") != "default"
+    logger = logging.getLogger("seamark")
+    logger.setLevel("INFO" if verbose else config.log.level if asked or as_json else "WARNING")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if as_json else TextLines())
+    logger.handlers = [handler]
+    logger.propagate = False

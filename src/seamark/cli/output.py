@@ -1,0 +1,122 @@
+"""Where output goes: tidy text for people, one JSON document for programs, progress and errors on stderr."""
+
+from __future__ import annotations
+
+import json as json_text
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from typing import TYPE_CHECKING, TextIO, TypeAlias, TypeVar
+
+from rich.console import Console
+from rich.text import Text
+
+from seamark.cli.failures import Failure
+from seamark.cli.plain import plain
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+Facts = TypeVar("Facts")
+OnProgress: TypeAlias = Callable[[str, int, int], None]
+"""Called with what is being worked on, how much of it is done, and how much there is."""
+
+_NO_LIMIT = 100_000  # in a pipe or a file nothing is cut
+
+
+class Output:
+    """The two streams of a call."""
+
+    def __init__(self, *, json: bool, stdout: TextIO) -> None:
+        self.json = json
+        self._stdout = stdout
+        self._people = _console(stdout)
+        self._errors = _console(sys.stderr)
+        self._shows_progress = self._errors.is_terminal and not json
+
+    def show(self, facts: Facts, render: Callable[[Facts], Sequence[RenderableType]]) -> None:
+        """Print facts: as JSON, or as `render` shows them to people."""
+        if self.json:
+            self._document(plain(facts))
+            return
+        for part in render(facts):
+            self._people.print(part, soft_wrap=isinstance(part, str))
+
+    def note(self, text: str) -> None:
+        """Say something to people that is not part of the result."""
+        self._errors.print(Text(text, "dim"), soft_wrap=True)
+
+    def fail(self, failure: Failure) -> None:
+        """Tell an error: what happened, and what to do."""
+        if failure.trace:
+            self._errors.print(failure.trace.rstrip(), soft_wrap=True)
+        if self.json:
+            self._document({"error": {"type": failure.type, "message": failure.message, "hint": failure.hint}})
+            return
+        self._errors.print(Text("Error: ", "bold red").append(failure.message, "not bold default"), soft_wrap=True)
+        if failure.hint:
+            self._errors.print(Text("Hint: ", "bold cyan").append(failure.hint, "not bold default"), soft_wrap=True)
+
+    @contextmanager
+    def working(self, what: str) -> Iterator[None]:
+        """Show on a terminal that work of unknown length goes on."""
+        if not self._shows_progress:
+            yield
+            return
+        with self._errors.status(f"{what} …"):
+            yield
+
+    @contextmanager
+    def bar(self, what: str) -> Iterator[OnProgress]:
+        """A progress bar on a terminal, which is gone when the work is done; nothing elsewhere."""
+        if not self._shows_progress:
+            yield lambda _label, _done, _total: None
+            return
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=self._errors, transient=True) as progress:
+            task = progress.add_task(what, total=None)
+            yield lambda label, done, total: progress.update(
+                task, description=f"{what} {label}", completed=done, total=total
+            )
+
+    def _document(self, document: object) -> None:
+        self._stdout.write(json_text.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+        self._stdout.flush()
+
+
+def _console(stream: TextIO) -> Console:
+    is_terminal = hasattr(stream, "isatty") and stream.isatty()
+    width = None if is_terminal or os.environ.get("COLUMNS") else _NO_LIMIT
+    return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
+
+
+@contextmanager
+def clean_stdout(wanted: bool) -> Iterator[TextIO]:
+    """The real stdout; if it is `wanted` clean, whatever others print meanwhile goes to stderr."""
+    if not wanted:
+        yield sys.stdout
+        return
+    real, kept = sys.stdout, _kept_aside(sys.stdout)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield kept or real
+    finally:
+        if kept is not None:
+            kept.flush()
+            os.dup2(kept.fileno(), real.fileno())
+            kept.close()
+
+
+def _kept_aside(stream: TextIO) -> TextIO | None:
+    """A second way to where the stream leads, while child processes that inherit it are led to stderr."""
+    try:
+        number = stream.fileno()
+    except OSError:  # not a real file: somebody in this process is listening
+        return None
+    stream.flush()
+    kept = os.fdopen(os.dup(number), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), number)
+    return kept

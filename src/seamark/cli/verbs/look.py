@@ -1,0 +1,91 @@
+"""`ls`, `status`, `log`, `show`: looking at a project without changing anything."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from seamark.cli.call import Call
+from seamark.cli.verbs import Verb
+from seamark.errors import UsedWrongly
+
+TableName = Annotated[str, typer.Argument(metavar="TABLE", show_default=False, help="The table's name.")]
+
+
+def ls(call: Call) -> None:
+    """List the tables: kind, key, newest block, last offset, and the records that wait to be folded."""
+    from seamark.cli import render
+    from seamark.cli.facts.tables import list_tables
+
+    with call.store() as store:
+        call.show(list_tables(store), render.listing)
+
+
+def status(call: Call) -> None:
+    """Show how fresh each table is, who is at work, and how the last runs ended."""
+    from seamark.cli import render
+    from seamark.cli.facts.tables import gather_status
+
+    with call.store() as store:
+        call.show(gather_status(store), render.status)
+
+
+def log(
+    call: Call,
+    table: TableName,
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="How many blocks to show.")] = 20,
+    events: Annotated[
+        str | None,
+        typer.Option(
+            "--events", metavar="KINDS", help="Only these: seed, schema, transform, data; several with commas."
+        ),
+    ] = None,
+    runs: Annotated[bool, typer.Option("--runs", help="Also show the runs that wrote the table.")] = False,
+) -> None:
+    """Show a table's newest blocks: when, what kind of event, which records, and from which inputs."""
+    from seamark.cli import render
+    from seamark.cli.facts.chains import read_log
+
+    with call.store() as store:
+        found = read_log(store, table, limit=limit, events=events)
+        call.show(found, lambda facts: render.log(facts, with_runs=runs))
+
+
+def show(
+    call: Call,
+    table: TableName,
+    limit: Annotated[int, typer.Option("--limit", min=0, metavar="N", help="How many rows to show.")] = 20,
+    as_of: Annotated[
+        int | None,
+        typer.Option(
+            "--as-of", metavar="OFFSET", help="The rows as they stood after this record, the end of a commit."
+        ),
+    ] = None,
+    block: Annotated[
+        str | None,
+        typer.Option("--block", metavar="HASH", help="One block of the chain instead: its hash, or how it begins."),
+    ] = None,
+) -> None:
+    """Show a table's schema, key and rows; or one block of its chain."""
+    from seamark.cli import render
+    from seamark.cli.facts.chains import read_block
+    from seamark.cli.facts.rows import read_rows
+
+    if block is not None and as_of is not None:
+        raise UsedWrongly("--block and --as-of do not go together.", hint="leave one of them out.")
+    with call.store() as store:
+        if block is not None:
+            call.show(read_block(store, table, block), render.block)
+            return
+        with call.output.working(f"Reading {table}"):
+            rows = read_rows(store, table, limit=limit, as_of=as_of)
+        call.show(rows, render.rows)
+
+
+VERBS = [
+    Verb("ls", ls, "seamark ls", "Look"),
+    Verb("status", status, "seamark status --json", "Look"),
+    Verb("log", log, "seamark log posts --limit 5 --events data", "Look"),
+    Verb("show", show, "seamark show posts --as-of 7", "Look"),
+]

@@ -1,0 +1,72 @@
+"""The control database: heads, positions, failed keys, runs, staged files, leases, and the commit. No Spark."""
+
+from __future__ import annotations
+
+from seamark.clock import Clock, SystemClock
+from seamark.control.commit import commit, save_run, write_lease_name
+from seamark.control.database import Database
+from seamark.control.index import Index
+from seamark.control.leases import Keeper, Leases
+from seamark.control.model import (
+    BaseVersion,
+    BlockEntry,
+    CommitRequest,
+    FailedKey,
+    Lease,
+    LiveLease,
+    Position,
+    RunRecord,
+    TableAppend,
+    TableHead,
+)
+from seamark.control.rebuild import Restored, restore
+from seamark.control.staging import GRACE_SECONDS, Staging
+
+__all__ = [
+    "GRACE_SECONDS",
+    "BaseVersion",
+    "BlockEntry",
+    "CommitRequest",
+    "Control",
+    "Database",
+    "FailedKey",
+    "Index",
+    "Keeper",
+    "Lease",
+    "Leases",
+    "LiveLease",
+    "Position",
+    "Restored",
+    "RunRecord",
+    "Staging",
+    "TableAppend",
+    "TableHead",
+    "write_lease_name",
+]
+
+
+class Control:
+    """A control database with all that can be done with it."""
+
+    def __init__(self, url: str, *, clock: Clock | None = None, lease_seconds: float = 30.0) -> None:
+        self.database = Database(url)
+        self.clock: Clock = clock or SystemClock()
+        self.index = Index(self.database)
+        self.leases = Leases(self.database, lease_seconds)
+        self.staging = Staging(self.database, self.clock)
+
+    def commit(self, request: CommitRequest) -> None:
+        """Make a request true, all of it or nothing: see `seamark.control.commit`."""
+        commit(self.database, request)
+
+    def record_run(self, record: RunRecord) -> None:
+        """Write the row of a run that committed nothing, such as one that failed."""
+        self.database.write_retrying(lambda connection: save_run(self.database, connection, record, None))
+
+    def restore(self, tables: list[Restored], positions: list[Position], failed: list[FailedKey]) -> None:
+        """Replace heads, index, bases, positions and failed keys by what the chains say."""
+        restore(self.database, tables, positions, failed)
+
+    def close(self) -> None:
+        """Give back all connections."""
+        self.database.close()

@@ -1,0 +1,183 @@
+"""Reading the control database: heads, the index of blocks, bases, positions, failed keys, runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Row, delete, func, select
+
+from seamark.clock import from_millis
+from seamark.control.database import Database
+from seamark.control.model import BaseVersion, BlockEntry, FailedKey, Position, RunRecord, TableHead
+from seamark.control.schema import base, block, run, table_head, transform_input_offset, transform_meta
+
+
+class Index:
+    """What the control database knows of chains and steps."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def heads(self) -> dict[str, TableHead]:
+        """All heads by table, in one query."""
+        with self._database.read() as connection:
+            return {row.table_name: _head(row) for row in connection.execute(select(table_head))}
+
+    def head(self, table: str) -> TableHead | None:
+        """A table's head, or None if it has no chain yet."""
+        with self._database.read() as connection:
+            row = connection.execute(select(table_head).where(table_head.c.table_name == table)).one_or_none()
+            return None if row is None else _head(row)
+
+    def slices(self, table: str, *, after: int | None, upto: int | None) -> list[BlockEntry]:
+        """The blocks with data that hold any record with after < offset <= upto, oldest first."""
+        wanted = select(block).where(block.c.table_name == table, block.c.last_offset.is_not(None))
+        if after is not None:
+            wanted = wanted.where(block.c.last_offset > after)
+        if upto is not None:
+            wanted = wanted.where(block.c.first_offset <= upto)
+        return self._blocks(wanted.order_by(block.c.sequence))
+
+    def blocks(
+        self, table: str, *, newest: int | None = None, kinds: Sequence[str] | None = None, upto: int | None = None
+    ) -> list[BlockEntry]:
+        """Blocks of a table, newest first: at most `newest` of them, of the given kinds, up to a sequence."""
+        wanted = select(block).where(block.c.table_name == table).order_by(block.c.sequence.desc())
+        if kinds is not None:
+            wanted = wanted.where(block.c.kind.in_(list(kinds)))
+        if upto is not None:
+            wanted = wanted.where(block.c.sequence <= upto)
+        return self._blocks(wanted if newest is None else wanted.limit(newest))
+
+    def block_at(self, table: str, block_hash: str) -> BlockEntry | None:
+        """The block with this hash in a table's chain, or None."""
+        found = self._blocks(select(block).where(block.c.table_name == table, block.c.hash == block_hash))
+        return found[0] if found else None
+
+    def blocks_like(self, table: str, start: str) -> list[BlockEntry]:
+        """The blocks of a table whose hash starts, or ends, with the given text."""
+        like = block.c.hash.startswith(start, autoescape=True) | block.c.hash.endswith(start, autoescape=True)
+        return self._blocks(select(block).where(block.c.table_name == table, like).order_by(block.c.sequence))
+
+    def commit_holding(self, table: str, offset: int) -> list[BlockEntry]:
+        """The blocks with data of the commit that holds a record, oldest first; empty if there is no such record."""
+        with self._database.read() as connection:
+            when = select(block.c.system_time).where(
+                block.c.table_name == table, block.c.first_offset <= offset, block.c.last_offset >= offset
+            )
+            moment = connection.execute(when).scalar_one_or_none()
+        if moment is None:
+            return []
+        same = select(block).where(block.c.table_name == table, block.c.system_time == moment)
+        return self._blocks(same.where(block.c.last_offset.is_not(None)).order_by(block.c.sequence))
+
+    def _blocks(self, wanted: Any) -> list[BlockEntry]:
+        with self._database.read() as connection:
+            return [_block(row) for row in connection.execute(wanted)]
+
+    def bases(self, table: str) -> list[BaseVersion]:
+        """The kept bases of a table, newest first."""
+        with self._database.read() as connection:
+            rows = connection.execute(select(base).where(base.c.table_name == table).order_by(base.c.sequence.desc()))
+            return [_base(row) for row in rows]
+
+    def all_bases(self) -> dict[str, list[BaseVersion]]:
+        """The kept bases of all tables, newest first, in one query."""
+        found: dict[str, list[BaseVersion]] = {}
+        with self._database.read() as connection:
+            for row in connection.execute(select(base).order_by(base.c.sequence.desc())):
+                found.setdefault(row.table_name, []).append(_base(row))
+        return found
+
+    def add_base(self, version: BaseVersion) -> None:
+        """Remember a base; the same Delta version again changes nothing."""
+        values = {name: getattr(version, name) for name in ("delta_version", "sequence", "last_offset", "row_count")}
+        statement = self._database.insert(base).values(table_name=version.table, **values).on_conflict_do_nothing()
+        self._database.write_retrying(lambda c: c.execute(statement))
+
+    def drop_bases(self, table: str, delta_versions: Sequence[int] | None = None) -> None:
+        """Forget some bases of a table, or all of them."""
+        gone = delete(base).where(base.c.table_name == table)
+        if delta_versions is not None:
+            gone = gone.where(base.c.delta_version.in_(list(delta_versions)))
+        self._database.write_retrying(lambda c: c.execute(gone))
+
+    def tail_sizes(self) -> dict[str, tuple[int, int]]:
+        """Records and slices after the newest base, by table, for all tables that have data."""
+        newest = select(base.c.table_name, func.max(base.c.last_offset).label("folded")).group_by(base.c.table_name)
+        folded = newest.subquery()
+        after_base = block.c.last_offset > func.coalesce(folded.c.folded, -1)
+        records = func.coalesce(func.sum(block.c.last_offset - block.c.first_offset + 1), 0)
+        counted = (
+            select(block.c.table_name, records, func.count())
+            .join(folded, folded.c.table_name == block.c.table_name, isouter=True)
+            .where(block.c.last_offset.is_not(None), after_base)
+            .group_by(block.c.table_name)
+        )
+        with self._database.read() as connection:
+            return {name: (int(rows), int(slices)) for name, rows, slices in connection.execute(counted)}
+
+    def positions(self, step: str | None = None) -> list[Position]:
+        """The positions of a step, or of all steps."""
+        wanted = select(transform_input_offset)
+        if step is not None:
+            wanted = wanted.where(transform_input_offset.c.transformation_id == step)
+        with self._database.read() as connection:
+            return [_position(row) for row in connection.execute(wanted)]
+
+    def failed_keys(self, step: str | None = None) -> list[FailedKey]:
+        """The failed keys of a step, or of all steps."""
+        wanted = select(transform_meta).where(transform_meta.c.is_success.is_(False))
+        if step is not None:
+            wanted = wanted.where(transform_meta.c.transformation_id == step)
+        with self._database.read() as connection:
+            return [_failed_key(row) for row in connection.execute(wanted)]
+
+    def runs(self, step: str | None = None, newest: int = 20) -> list[RunRecord]:
+        """The newest runs, of one step or of all."""
+        wanted = select(run).order_by(run.c.started.desc()).limit(newest)
+        if step is not None:
+            wanted = wanted.where(run.c.step == step)
+        with self._database.read() as connection:
+            return [_run(row) for row in connection.execute(wanted)]
+
+
+def _head(row: Row[Any]) -> TableHead:
+    values = dict(row._mapping)
+    return TableHead(table=values.pop("table_name"), system_time=from_millis(values.pop("system_time")), **values)
+
+
+def _block(row: Row[Any]) -> BlockEntry:
+    values = dict(row._mapping)
+    values.pop("table_name")
+    return BlockEntry(system_time=from_millis(values.pop("system_time")), **values)
+
+
+def _base(row: Row[Any]) -> BaseVersion:
+    values = dict(row._mapping)
+    return BaseVersion(table=values.pop("table_name"), **values)
+
+
+def _position(row: Row[Any]) -> Position:
+    return Position(
+        step=row.transformation_id,
+        input_table=row.input_table_name,
+        update_ts=row.update_ts_offset,
+        record_offset=row.record_offset,
+        block_sequence=row.block_sequence,
+        block_hash=row.block_hash,
+        generation=row.generation,
+    )
+
+
+def _failed_key(row: Row[Any]) -> FailedKey:
+    values = dict(row._mapping)
+    values.pop("is_success")
+    return FailedKey(step=values.pop("transformation_id"), **values)
+
+
+def _run(row: Row[Any]) -> RunRecord:
+    values = dict(row._mapping)
+    values.pop("commit_token")
+    return RunRecord(**values)

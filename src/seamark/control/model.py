@@ -1,0 +1,136 @@
+"""What goes into the control database and comes out of it, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TableHead:
+    """Where a table's chain ends, and the blocks from which its next transaction is planned."""
+
+    table: str
+    dataset_id: str
+    kind: str
+    head_hash: str
+    sequence: int
+    last_offset: int | None
+    system_time: datetime
+    data_block: str | None
+    schema_block: str | None
+    transform_block: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockEntry:
+    """One block in the index of a chain. The offsets and the slice are None for a block without data."""
+
+    sequence: int
+    hash: str
+    kind: str
+    system_time: datetime
+    first_offset: int | None = None
+    last_offset: int | None = None
+    slice_hash: str | None = None
+    slice_size: int | None = None
+    checkpoint_hash: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableAppend:
+    """New blocks of one table: the head they were planned on, the head that they lead to, and the blocks themselves."""
+
+    planned_head: str | None
+    new_head: TableHead
+    blocks: tuple[BlockEntry, ...]
+
+    @property
+    def table(self) -> str:
+        """The table's name."""
+        return self.new_head.table
+
+
+@dataclass(frozen=True, slots=True)
+class BaseVersion:
+    """A Delta version of a table's rows, and the block up to which it is true."""
+
+    table: str
+    delta_version: int
+    sequence: int
+    last_offset: int
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a step has incorporated an input. `generation` counts resets."""
+
+    step: str
+    input_table: str
+    update_ts: float | None
+    record_offset: int | None
+    block_sequence: int | None
+    block_hash: str | None
+    generation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FailedKey:
+    """A key that a step could not compute; `key` is its JSON text."""
+
+    step: str
+    key: str
+    process_ts: float
+    error: str
+    attempts: int
+    retry_after: float | None = None
+    read_at: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A lease that was granted. The epoch fences: it grows with every new holder."""
+
+    name: str
+    holder: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class LiveLease:
+    """A lease that somebody holds now, and how long it still lasts if it is not renewed."""
+
+    name: str
+    holder: str
+    seconds_left: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """What a run did, for people: a row of the `run` table."""
+
+    run_id: str
+    step: str
+    mode: str
+    started: float
+    ended: float | None = None
+    pins: str | None = None
+    rows_in: int | None = None
+    rows_out: int | None = None
+    outcome: str = "done"
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRequest:
+    """Everything that becomes true together."""
+
+    run: RunRecord
+    appends: tuple[TableAppend, ...]
+    staged: tuple[str, ...] = ()
+    positions: tuple[Position, ...] = ()
+    failed: tuple[FailedKey, ...] = ()
+    recovered: tuple[tuple[str, str], ...] = ()  # (step, key)
+    lease: Lease | None = None
+    write_leases: tuple[Lease, ...] = ()

@@ -1,0 +1,64 @@
+"""Writing what chains say into an empty or outdated control database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, delete, insert
+
+from seamark.control.commit import block_row, head_row, save_failed_key
+from seamark.control.database import Database
+from seamark.control.model import BaseVersion, BlockEntry, FailedKey, Position, TableHead
+from seamark.control.schema import base, block, table_head, transform_input_offset, transform_meta
+
+_ROWS_AT_ONCE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """All that can be read off one table's chain and its base."""
+
+    head: TableHead
+    blocks: tuple[BlockEntry, ...]
+    bases: tuple[BaseVersion, ...] = ()
+
+
+def restore(
+    database: Database, tables: Iterable[Restored], positions: Iterable[Position], failed: Iterable[FailedKey]
+) -> None:
+    """Replace heads, index, bases, positions and failed keys by what the chains say, in one transaction."""
+
+    def replace_all(connection: Connection) -> None:
+        for emptied in (table_head, block, base, transform_input_offset, transform_meta):
+            connection.execute(delete(emptied))
+        for table in tables:
+            _restore_table(connection, table)
+        for position in positions:
+            connection.execute(insert(transform_input_offset).values(**_position_row(position)))
+        for key in failed:
+            save_failed_key(database, connection, key)
+
+    database.write_retrying(replace_all)
+
+
+def _restore_table(connection: Connection, table: Restored) -> None:
+    connection.execute(insert(table_head).values(**head_row(table.head)))
+    rows = [block_row(table.head.table, entry) for entry in table.blocks]
+    for start in range(0, len(rows), _ROWS_AT_ONCE):
+        connection.execute(insert(block), rows[start : start + _ROWS_AT_ONCE])
+    for version in table.bases:
+        row = {"table_name": version.table, "delta_version": version.delta_version, "sequence": version.sequence}
+        connection.execute(insert(base).values(**row, last_offset=version.last_offset, row_count=version.row_count))
+
+
+def _position_row(position: Position) -> dict[str, object]:
+    return {
+        "transformation_id": position.step,
+        "input_table_name": position.input_table,
+        "update_ts_offset": position.update_ts,
+        "record_offset": position.record_offset,
+        "block_sequence": position.block_sequence,
+        "block_hash": position.block_hash,
+        "generation": position.generation,
+    }

@@ -1,0 +1,124 @@
+"""The tables of the control database."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, MetaData, Table, Text
+
+SCHEMA_VERSION = 1
+
+metadata = MetaData()
+
+seamark_schema = Table("seamark_schema", metadata, Column("version", Integer, nullable=False))
+
+# One row a table: where its chain ends, and the few blocks from which the next transaction is planned.
+table_head = Table(
+    "table_head",
+    metadata,
+    Column("table_name", Text, primary_key=True),
+    Column("dataset_id", Text, nullable=False, unique=True),
+    Column("kind", Text, nullable=False),
+    Column("head_hash", Text, nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+    Column("last_offset", BigInteger),
+    Column("system_time", BigInteger, nullable=False),  # milliseconds since 1970, like all commit times here
+    Column("data_block", Text),
+    Column("schema_block", Text),
+    Column("transform_block", Text),
+)
+
+# An index of every chain. It holds the slice's name as well, so that a read opens no block.
+block = Table(
+    "block",
+    metadata,
+    Column("table_name", Text, primary_key=True),
+    Column("sequence", BigInteger, primary_key=True),
+    Column("hash", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("first_offset", BigInteger),
+    Column("last_offset", BigInteger),
+    Column("system_time", BigInteger, nullable=False),
+    Column("slice_hash", Text),
+    Column("slice_size", BigInteger),
+    Column("checkpoint_hash", Text),
+    Index("block_by_hash", "table_name", "hash"),
+    Index("block_by_offset", "table_name", "last_offset"),
+    Index("block_by_time", "table_name", "system_time"),
+)
+
+base = Table(
+    "base",
+    metadata,
+    Column("table_name", Text, primary_key=True),
+    Column("delta_version", BigInteger, primary_key=True),
+    Column("sequence", BigInteger, nullable=False),
+    Column("last_offset", BigInteger, nullable=False),
+    Column("row_count", BigInteger, nullable=False),
+)
+
+transform_input_offset = Table(
+    "transform_input_offset",
+    metadata,
+    Column("transformation_id", Text, primary_key=True),
+    Column("input_table_name", Text, primary_key=True),
+    Column("update_ts_offset", Double),
+    Column("record_offset", BigInteger),
+    Column("block_sequence", BigInteger),
+    Column("block_hash", Text),
+    Column("generation", BigInteger, nullable=False),
+)
+
+transform_meta = Table(
+    "transform_meta",
+    metadata,
+    Column("transformation_id", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("process_ts", Double, nullable=False),
+    Column("is_success", Boolean, nullable=False),
+    Column("error", Text),
+    Column("attempts", Integer, nullable=False),
+    Column("retry_after", Double),
+    Column("read_at", Text),  # the positions a key was read at, as JSON
+)
+
+run = Table(
+    "run",
+    metadata,
+    Column("run_id", Text, primary_key=True),
+    Column("step", Text, nullable=False),
+    Column("mode", Text, nullable=False),
+    Column("started", Double, nullable=False),
+    Column("ended", Double),
+    Column("pins", Text),
+    Column("rows_in", BigInteger),
+    Column("rows_out", BigInteger),
+    Column("outcome", Text, nullable=False),
+    Column("error", Text),
+    Column("commit_token", Text),  # which of the run's commits was the last: answers "did mine get through?"
+    Index("run_by_step", "step", "started"),
+)
+
+# A row with an empty object says "this run lives"; the others name the files that it has written and not yet committed.
+staged = Table(
+    "staged",
+    metadata,
+    Column("run_id", Text, primary_key=True),
+    Column("object", Text, primary_key=True),
+    Column("touched", Double, nullable=False),
+)
+
+sink_position = Table(
+    "sink_position",
+    metadata,
+    Column("sink", Text, primary_key=True),
+    Column("table_name", Text, primary_key=True),
+    Column("sequence", BigInteger, nullable=False),
+)
+
+lease = Table(
+    "lease",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("holder", Text, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("expires_at", Double, nullable=False),
+)

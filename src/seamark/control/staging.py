@@ -1,0 +1,99 @@
+"""Staged files: what a live run has written and not yet committed, so that nobody collects it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection, delete, insert, select, text, update
+
+from seamark.clock import Clock
+from seamark.control.database import Database
+from seamark.control.leases import Keeper
+from seamark.control.schema import staged
+from seamark.errors import ControlUnavailable
+
+log = logging.getLogger("seamark.control")
+
+GRACE_SECONDS = 3600.0
+_NAMES_AT_ONCE = 1_000  # a statement has room for some ten thousand parameters
+_ALIVE = ""  # the object name of the row that says "this run lives"
+
+
+class Staging:
+    """The registrations of staged files in a control database."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    @contextmanager
+    def run(self, run_id: str) -> Iterator[None]:
+        """Say that a run lives while the block runs; what it registered and did not commit is forgotten at its end."""
+        self.register(run_id, [_ALIVE])
+        with Keeper(lambda: self._touch(run_id), every=GRACE_SECONDS / 6):
+            try:
+                yield
+            finally:
+                self._forget_run(run_id)
+
+    def _forget_run(self, run_id: str) -> None:
+        gone = delete(staged).where(staged.c.run_id == run_id)
+        try:
+            self._database.write_retrying(lambda c: c.execute(gone))
+        except ControlUnavailable as error:
+            # What the run itself has to say matters more; the registrations lapse with the grace.
+            log.warning("the files staged by run %s stay registered for now: %s", run_id, error)
+
+    def register(self, run_id: str, objects: Iterable[str]) -> None:
+        """Say that a run has written these files."""
+        rows = [{"run_id": run_id, "object": name, "touched": self._now()} for name in objects]
+        if rows:
+            self._database.write_retrying(lambda c: c.execute(insert(staged), rows))
+
+    def live_runs(self) -> list[str]:
+        """The runs that are writing now, by id."""
+        alive = select(staged.c.run_id).where(staged.c.object == _ALIVE, staged.c.touched > self._now() - GRACE_SECONDS)
+        with self._database.read() as connection:
+            return list(connection.execute(alive.order_by(staged.c.run_id)).scalars())
+
+    def _touch(self, run_id: str) -> None:
+        touched = update(staged).where(staged.c.run_id == run_id).values(touched=self._now())
+        self._database.write_retrying(lambda c: c.execute(touched))
+
+    def collect(
+        self, remove: Callable[[set[str], set[str]], None], grace: float = GRACE_SECONDS, *, dry_run: bool = False
+    ) -> None:
+        """Forget the registrations of dead runs, then call `remove` with the live runs and the objects that they hold.
+
+        All of it in one transaction that shuts out new registrations: a file that `remove` takes away cannot be
+        registered meanwhile, and one registered later is checked for existence before it is committed.
+        """
+
+        def forget_and_remove(connection: Connection) -> None:
+            if not self._database.is_sqlite:
+                connection.execute(text("LOCK TABLE staged IN EXCLUSIVE MODE"))
+            is_dead = staged.c.touched <= self._now() - grace
+            if not dry_run:
+                connection.execute(delete(staged).where(is_dead))
+            alive = connection.execute(select(staged.c.run_id, staged.c.object).where(~is_dead)).all()
+            remove({row.run_id for row in alive}, {row.object for row in alive})
+
+        self._database.write_retrying(forget_and_remove)
+
+    def _now(self) -> float:
+        return self._clock.now().timestamp()
+
+
+def count_registered(connection: Connection, run_id: str, objects: tuple[str, ...]) -> int:
+    """How many of these objects a run still has registered."""
+    registered = connection.execute(select(staged.c.object).where(staged.c.run_id == run_id)).scalars()
+    return len(set(objects).intersection(registered))
+
+
+def forget(connection: Connection, run_id: str, objects: tuple[str, ...]) -> None:
+    """Take back the registration of objects that are now part of a chain."""
+    for start in range(0, len(objects), _NAMES_AT_ONCE):
+        some = staged.c.object.in_(objects[start : start + _NAMES_AT_ONCE])
+        connection.execute(delete(staged).where(staged.c.run_id == run_id, some))

@@ -1,0 +1,206 @@
+"""DataStore: the front door that ties the rooms together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import pyarrow as pa
+
+from seamark.clock import Clock, SystemClock
+from seamark.config import Config, load_config
+from seamark.control import GRACE_SECONDS, Control, TableHead
+from seamark.errors import ConfigError, UnknownTable
+from seamark.ledger import SetDataSchema
+from seamark.ledger.verify import OnBlock, VerifyReport, verify_chain
+from seamark.spark import quiet_query_errors, spark_session
+from seamark.tables.cache import BaseCache
+from seamark.tables.collect import CollectReport, collect_garbage
+from seamark.tables.context import TableContext
+from seamark.tables.evolve import grow_schema
+from seamark.tables.fold import FoldReport, needs_fold
+from seamark.tables.heal import Healed, heal_heads
+from seamark.tables.rebuild import RebuildReport, rebuild_control
+from seamark.tables.schema import TableSchema, check_evolution, check_table_name, declare
+from seamark.tables.table import Head, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+
+class DataStore:
+    """Tables on a verifiable log: a control database and a warehouse, opened together.
+
+    `control` is the database's URL and `warehouse` a folder; what is not given comes from the environment
+    (`SEAMARK_CONTROL`, `SEAMARK_WAREHOUSE`), from `seamark.toml`, or is the default. `spark` is a session to use;
+    without one a session is started when it is first needed.
+    """
+
+    def __init__(
+        self,
+        control: str | None = None,
+        warehouse: str | Path | None = None,
+        *,
+        spark: SparkSession | None = None,
+        block_rows: int | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        folder = None if warehouse is None else str(warehouse)
+        self.config: Config = load_config(required=False, control=control, warehouse=folder, block_rows=block_rows)
+        if self.config.block_rows < 2:
+            raise ConfigError(
+                f"block_rows is {self.config.block_rows}.",
+                hint="a block must have room for the two records of a correction: use at least 2.",
+            )
+        self._spark = spark
+        if spark is not None:
+            quiet_query_errors()
+        self.clock: Clock = clock or SystemClock()
+        self.control = Control(self.config.control, clock=self.clock, lease_seconds=self.config.scheduler.lease)
+        self._context = TableContext(
+            control=self.control,
+            warehouse=Path(self.config.warehouse),
+            clock=self.clock,
+            session=lambda: self.spark,
+            cache=BaseCache(self.config.rows.cache_rows),
+            block_rows=self.config.block_rows,
+            rows=self.config.rows,
+        )
+        self._declared: dict[str, Table] = {}
+        self.healed: tuple[Healed, ...] = heal_heads(self._context)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back the database's connections. A Spark session goes on: others may use it."""
+        self.control.close()
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session, started now if there is none yet."""
+        if self._spark is None:
+            self._spark = spark_session(self.config.spark)
+        return self._spark
+
+    @property
+    def warehouse(self) -> Path:
+        """The folder that the chains lie in."""
+        return self._context.warehouse
+
+    # --- tables -------------------------------------------------------------------------------------------------------
+
+    def table(
+        self,
+        name: str,
+        schema: str | pa.Schema | StructType | None = None,
+        key: str | Sequence[str] | None = None,
+        event_time: str | None = None,
+        *,
+        changefeeds: Mapping[str, Sequence[str]] | None = None,
+    ) -> Table:
+        """The table of this name: declared if it is new, opened if it stands; without a schema it must be known.
+
+        `key` makes it keyed, else it is append-only. A standing table's schema can grow by columns that may be NULL.
+        """
+        check_table_name(name)
+        if schema is None:
+            return self._known_table(name)
+        declared = declare(name, schema, key, event_time)
+        standing = self._standing_schema(self.control.index.head(name))
+        if standing is not None and check_evolution(name, standing, declared):
+            grow_schema(self._context, name, declared)
+        table = Table(self._context, name, declared, changefeeds=dict(changefeeds or {}))
+        self._declared[name] = table
+        return table
+
+    def tables(self) -> dict[str, Table]:
+        """All tables, declared or stored, by name."""
+        heads = self.control.index.heads()
+        return {name: self._table_at(name, heads.get(name)) for name in sorted({*self._declared, *heads})}
+
+    def heads(self) -> dict[str, Head]:
+        """Where all tables stand, declared or stored, by name, in one query."""
+        heads = self.control.index.heads()
+        return {name: Head.of(heads.get(name)) for name in sorted({*self._declared, *heads})}
+
+    def table_names(self) -> list[str]:
+        """The names of all tables, declared or stored, without looking into any of them."""
+        return sorted({*self._declared, *self.control.index.heads()})
+
+    def _known_table(self, name: str) -> Table:
+        return self._declared.get(name) or self._table_at(name, self.control.index.head(name))
+
+    def _table_at(self, name: str, head: TableHead | None) -> Table:
+        if name in self._declared:
+            return self._declared[name]
+        stored = self._standing_schema(head)
+        if stored is None:
+            raise UnknownTable(name, self.table_names())
+        return Table(self._context, name, stored)
+
+    def _standing_schema(self, head: TableHead | None) -> TableSchema | None:
+        if head is None or head.schema_block is None:
+            return None
+        event = self._context.files(head.table).block(head.schema_block).event
+        if not isinstance(event, SetDataSchema) or event.schema is None:
+            return None
+        return TableSchema.from_ledger(event.schema)
+
+    # --- care ---------------------------------------------------------------------------------------------------------
+
+    def verify(self, table: str | None = None, *, on_block: OnBlock | None = None) -> VerifyReport:
+        """Read every block, slice and checkpoint of one table or of all, and report what is not as it should be."""
+        report = VerifyReport(0)
+        for name, head in self._chains(table).items():
+            report += verify_chain(name, self._context.files(name), head.head_hash, on_block)
+        return report
+
+    def _chains(self, table: str | None) -> dict[str, TableHead]:
+        heads = self.control.index.heads()
+        if table is None:
+            return dict(sorted(heads.items()))
+        if table in heads:  # the schema is not asked for: it may be the very block that is damaged
+            return {table: heads[table]}
+        self._known_table(table)
+        return {}
+
+    def fold(self, *tables: str) -> list[FoldReport]:
+        """Bring the bases of these tables, or of all, up to their heads."""
+        names = tables or sorted(self.control.index.heads())
+        return [self._known_table(name).fold() for name in names]
+
+    def fold_where_needed(self) -> list[FoldReport]:
+        """Fold the tables whose tail has grown past the configured share of the base, or number of slices."""
+        sizes, bases = self.control.index.tail_sizes(), self.control.index.all_bases()
+        reports = []
+        for name, (records, slices) in sorted(sizes.items()):
+            table = self._known_table(name)
+            rows = bases[name][0].row_count if name in bases else 0
+            if needs_fold(table.source, records, slices, rows):
+                reports.append(table.fold())
+        return reports
+
+    def gc(self, *, dry_run: bool = False, grace: float = GRACE_SECONDS) -> CollectReport:
+        """Remove files older than the grace (seconds) that no chain names and no live run has registered."""
+        sources = [self._known_table(name).source for name in sorted(self.control.index.heads())]
+        return collect_garbage(self._context, sources, grace=grace, dry_run=dry_run)
+
+    @staticmethod
+    def rebuild(control: str | None = None, warehouse: str | Path | None = None) -> RebuildReport:
+        """Build the control database again from the chains in a warehouse, and say what was restored."""
+        folder = None if warehouse is None else str(warehouse)
+        config = load_config(required=False, control=control, warehouse=folder)
+        database = Control(config.control)
+        try:
+            return rebuild_control(database, Path(config.warehouse))
+        finally:
+            database.close()

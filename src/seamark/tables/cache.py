@@ -1,0 +1,53 @@
+"""Bases kept in Spark's cache by a long-lived process, within a bound."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from seamark.control import BaseVersion
+
+
+class BaseCache:
+    """At most `max_rows` rows of bases, the least recently used go first. A base never changes, so none can be stale:
+    a fold makes a new version, and the older ones of that table are let go.
+    """
+
+    def __init__(self, max_rows: int) -> None:
+        self._max_rows = max_rows
+        self._kept: OrderedDict[tuple[str, int, int], tuple[DataFrame, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @property
+    def rows(self) -> int:
+        """How many rows are kept now."""
+        return sum(count for _, count in self._kept.values())
+
+    def get(self, version: BaseVersion, read: Callable[[], DataFrame]) -> DataFrame:
+        """The base as a frame, from the cache if it fits in there."""
+        if version.row_count > self._max_rows:
+            return read()
+        # With the block it stands for: if rows/ was removed by hand, Delta counts its versions from 0 again.
+        place = (version.table, version.delta_version, version.sequence)
+        with self._lock:
+            if place not in self._kept:
+                self._let_go(lambda key: key[0] == version.table)
+                while self.rows + version.row_count > self._max_rows:
+                    self._kept.popitem(last=False)[1][0].unpersist()
+                self._kept[place] = (read().cache(), version.row_count)
+            self._kept.move_to_end(place)
+            return self._kept[place][0]
+
+    def drop(self, table: str) -> None:
+        """Let go of a table's bases."""
+        with self._lock:
+            self._let_go(lambda key: key[0] == table)
+
+    def _let_go(self, which: Callable[[tuple[str, int, int]], bool]) -> None:
+        for key in [key for key in self._kept if which(key)]:
+            self._kept.pop(key)[0].unpersist()

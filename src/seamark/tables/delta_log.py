@@ -1,0 +1,79 @@
+"""Delta's log, read as the plain files that it is: which version stands for which block, without a Spark job."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+
+class DeltaLog:
+    """The log of the Delta table in a folder. Folds are its only writers."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "_delta_log"
+
+    def has(self, version: int) -> bool:
+        """Whether a version is there: somebody may have removed the folder by hand."""
+        return self._path(version).is_file()
+
+    def newest(self) -> int | None:
+        """The newest version, or None."""
+        return next(self._versions(), None)
+
+    def version_of(self, app: str, transaction: int) -> int | None:
+        """The version that was written as this transaction of an application, or None."""
+        return next((v for v, done in self.transactions(app).items() if done == transaction), None)
+
+    def transactions(self, app: str) -> dict[int, int]:
+        """The transaction that each version was written as by an application, newest version first."""
+        found = {}
+        for version in self._versions():
+            for action in self._actions(version):
+                transaction = action.get("txn")
+                if transaction and transaction["appId"] == app:
+                    found[version] = int(transaction["version"])
+        return found
+
+    def row_count(self, version: int) -> int:
+        """How many rows a version has, from the statistics of its files."""
+        live = self._live_files(version)
+        return sum(self._rows_of(path, stats) for path, stats in live.items())
+
+    def _live_files(self, version: int) -> dict[str, str | None]:
+        """The files of a version with their statistics: from the last checkpoint on, or from the beginning."""
+        checkpoint = max((v for v in self._checkpoints() if v <= version), default=None)
+        live: dict[str, str | None] = {}
+        if checkpoint is not None:
+            added = (
+                pq.read_table(self._path(checkpoint, "checkpoint.parquet"), columns=["add"]).column("add").to_pylist()
+            )
+            live = {add["path"]: add.get("stats") for add in added if add}
+        for number in range(0 if checkpoint is None else checkpoint + 1, version + 1):
+            for action in self._actions(number):
+                if "remove" in action:
+                    live.pop(action["remove"]["path"], None)
+                if "add" in action:
+                    live[action["add"]["path"]] = action["add"].get("stats")
+        return live
+
+    def _rows_of(self, path: str, stats: str | None) -> int:
+        counted = json.loads(stats).get("numRecords") if stats else None
+        return pq.read_metadata(self._folder.parent / path).num_rows if counted is None else int(counted)
+
+    def _versions(self) -> Iterator[int]:
+        paths = sorted(self._folder.glob("*.json"), reverse=True)
+        return (int(path.stem) for path in paths if path.stem.isdigit())
+
+    def _checkpoints(self) -> Iterator[int]:
+        names = (path.name.split(".")[0] for path in self._folder.glob("*.checkpoint.parquet"))
+        return (int(name) for name in names if name.isdigit())
+
+    def _path(self, version: int, ending: str = "json") -> Path:
+        return self._folder / f"{version:020d}.{ending}"
+
+    def _actions(self, version: int) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self._path(version).read_text().splitlines() if line.strip()]

@@ -1,0 +1,191 @@
+"""Frames that are written to a table: Spark, pandas or Arrow, checked and converted to the table's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+
+from seamark.errors import BadValue, FrameMismatch, NullKey
+from seamark.tables.convert import ValueDoesNotFit, convert_array, convert_spark, convertible, convertible_in_spark
+from seamark.tables.ddl import parse_type
+from seamark.tables.schema import Column, TableSchema
+from seamark.tables.types import spark_name
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import DataFrame
+
+    Frame: TypeAlias = DataFrame | pd.DataFrame | pa.Table | pa.RecordBatch | Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class SparkFrame:
+    """A frame that Spark will compute, with the table's columns in the table's types."""
+
+    frame: DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFrame:
+    """A frame that is at hand, with the table's columns in the table's types."""
+
+    rows: pa.Table
+
+
+CheckedFrame: TypeAlias = SparkFrame | LocalFrame
+
+
+def check_frame(table: str, schema: TableSchema, frame: Frame, *, only_key: bool = False) -> CheckedFrame:
+    """The frame with the table's columns (or only those of its key), or an error that names all that is wrong."""
+    columns = [column for column in schema.columns if not only_key or column.name in schema.key]
+    if _is_spark(frame):
+        return SparkFrame(_check_spark(table, columns, frame, only_key=only_key))  # type: ignore[arg-type]
+    local = _check_local(table, columns, _to_arrow(table, frame), only_key=only_key)
+    _refuse_nulls(table, [column.name for column in columns if not column.nullable], local)
+    return LocalFrame(local)
+
+
+def _is_spark(frame: object) -> bool:
+    return type(frame).__module__.startswith("pyspark.") and hasattr(frame, "mapInArrow")
+
+
+def _to_arrow(table: str, frame: object) -> pa.Table:
+    if isinstance(frame, pa.Table):
+        return frame
+    if isinstance(frame, pa.RecordBatch):
+        return pa.Table.from_batches([frame])
+    if type(frame).__module__.startswith("pandas."):
+        return _from_pandas(table, frame)  # type: ignore[arg-type]
+    if isinstance(frame, Sequence) and all(isinstance(row, Mapping) for row in frame) and frame:
+        names = dict.fromkeys(name for row in frame for name in row)
+        return _from_columns(table, [(name, [row.get(name) for row in frame]) for name in names], from_pandas=False)
+    raise FrameMismatch(
+        f"table '{table}' was given a {type(frame).__name__}. Nothing was written.",
+        hint="give a Spark, pandas or Arrow frame, or a list of dicts.",
+    )
+
+
+def _from_pandas(table: str, frame: pd.DataFrame) -> pa.Table:
+    """An Arrow table of the columns, without the index. A NaN is how pandas says NULL."""
+    columns = [(str(name), frame.iloc[:, place]) for place, name in enumerate(frame.columns)]
+    return _from_columns(table, columns, from_pandas=True)
+
+
+def _from_columns(table: str, columns: Sequence[tuple[str, Any]], *, from_pandas: bool) -> pa.Table:
+    arrays, names, issues = [], [], []
+    for name, values in columns:
+        try:
+            arrays.append(pa.array(values, from_pandas=from_pandas))
+            names.append(name)
+        except (ValueError, TypeError, NotImplementedError, OverflowError) as error:  # Arrow's own are among these
+            issues.append(f"column '{name}' has values of mixed or unknown types ({str(error).splitlines()[0]})")
+    if issues:
+        raise _mismatch(table, issues)
+    return pa.Table.from_arrays([_whole(array) for array in arrays], names=names)
+
+
+def _whole(array: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
+    return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
+
+
+def _check_local(table: str, columns: list[Column], frame: pa.Table, *, only_key: bool) -> pa.Table:
+    names = list(frame.column_names)
+    issues = _name_issues(columns, names, only_key=only_key)
+    for column in columns:
+        if names.count(column.name) == 1 and not convertible(frame.schema.field(column.name).type, column.type):
+            found = frame.schema.field(column.name).type
+            issues.append(f"column '{column.name}' is {_type_shown(found)}, expected {spark_name(column.type)}")
+    if issues:
+        raise _mismatch(table, issues)
+    arrays = [_converted(table, column, frame.column(column.name)) for column in columns]
+    schema = pa.schema([pa.field(column.name, column.type, column.nullable) for column in columns])
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _converted(table: str, column: Column, values: pa.ChunkedArray) -> pa.ChunkedArray:
+    try:
+        return convert_array(values, column.type)
+    except ValueDoesNotFit as misfit:
+        raise bad_value(table, column.name, str(misfit), spark_name(column.type)) from None
+
+
+def bad_value(table: str, column: str, value: str, wanted: str) -> BadValue:
+    """The error for a value that its column cannot hold."""
+    return BadValue(
+        f"table '{table}': the value {value} does not fit column '{column}', which is {wanted}. Nothing was written.",
+        hint="convert or round the value before it is written.",
+    )
+
+
+def _refuse_nulls(table: str, required: list[str], rows: pa.Table) -> None:
+    refuse_nulls(table, {name: rows.column(name).null_count for name in required})
+
+
+def refuse_nulls(table: str, nulls: Mapping[str, int]) -> None:
+    """Refuse NULL where the table needs a value, naming the columns and how many rows."""
+    found = {name: count for name, count in nulls.items() if count}
+    if found:
+        listed = ", ".join(
+            f"column '{name}' is NULL in {count} row{'s' * (count != 1)}" for name, count in found.items()
+        )
+        raise NullKey(
+            f"table '{table}': {listed}. Nothing was written.",
+            hint="key columns and columns declared NOT NULL need a value in every row.",
+        )
+
+
+def _check_spark(table: str, columns: list[Column], frame: DataFrame, *, only_key: bool) -> DataFrame:
+    types = {field.name: parse_type(field.dataType.simpleString()) for field in frame.schema.fields}
+    shown = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+    void = {name for name, text in shown.items() if text == "void"}
+    issues = _name_issues(columns, frame.columns, only_key=only_key)
+    for column in columns:
+        if column.name not in types or column.name in void:
+            continue
+        found = types[column.name]
+        if found is None or not convertible_in_spark(found, column.type):
+            issues.append(f"column '{column.name}' is {shown[column.name]}, expected {spark_name(column.type)}")
+    if issues:
+        raise _mismatch(table, issues)
+    picked = []
+    for column in columns:
+        found = pa.null() if column.name in void else types[column.name]
+        source = frame[quoted(column.name)]
+        picked.append(convert_spark(source, column.name, found or pa.null(), column.type).alias(column.name))
+    return frame.select(*picked)
+
+
+def quoted(name: str) -> str:
+    """A column's name as Spark reads it whatever signs it has."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def _name_issues(columns: list[Column], names: Sequence[str], *, only_key: bool) -> list[str]:
+    issues = []
+    wanted = [column.name for column in columns]
+    for column in columns:
+        if names.count(column.name) > 1:
+            issues.append(f"column '{column.name}' is there {names.count(column.name)} times")
+        elif column.name not in names:
+            what = "key column" if only_key else "column"
+            issues.append(f"{what} '{column.name}' {spark_name(column.type)} is missing")
+    if not only_key:
+        issues += [f"column '{name}' is not one of the table's" for name in dict.fromkeys(names) if name not in wanted]
+    return issues
+
+
+def _type_shown(found: pa.DataType) -> str:
+    try:
+        return spark_name(found)
+    except KeyError:
+        return str(found)
+
+
+def _mismatch(table: str, issues: list[str]) -> FrameMismatch:
+    return FrameMismatch(
+        f"the frame does not fit table '{table}': {'; '.join(issues)}. Nothing was written.",
+        hint="the frame needs the table's columns, in any order, and no others.",
+    )

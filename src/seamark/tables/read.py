@@ -1,0 +1,268 @@
+"""Reading a table: its change records, and its rows as base and tail give them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from seamark.control import BaseVersion, BlockEntry
+from seamark.errors import NotACommit
+from seamark.ledger import Op
+from seamark.tables.context import TableContext
+from seamark.tables.delta_log import DeltaLog
+from seamark.tables.frames import CheckedFrame, SparkFrame, quoted, refuse_nulls
+from seamark.tables.schema import TableSchema
+from seamark.tables.types import spark_name, stored_type
+
+# Up to this many keys are written into the query, where file statistics and page indexes skip the rest; up to the
+# other they are sent to every task; more are left to Spark to join as it sees fit.
+LITERAL_KEYS = 100
+BROADCAST_KEYS = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class TableSource:
+    """A table to read from."""
+
+    context: TableContext
+    name: str
+    schema: TableSchema
+
+    @property
+    def base_folder(self) -> str:
+        """Where the base lies."""
+        return str(self.context.warehouse / self.name / "rows")
+
+
+# --- change records ---------------------------------------------------------------------------------------------------
+
+
+def read_changes(source: TableSource, *, after: int | None, upto: int | None) -> DataFrame:
+    """The records with after < offset <= upto, in no order."""
+    blocks = source.context.control.index.slices(source.name, after=after, upto=upto)
+    records = read_slices(source, blocks)
+    if after is not None and blocks and blocks[0].first_offset is not None and blocks[0].first_offset <= after:
+        records = records.where(F.col("offset") > after)
+    if upto is not None and blocks and blocks[-1].last_offset is not None and blocks[-1].last_offset > upto:
+        records = records.where(F.col("offset") <= upto)
+    return records
+
+
+def read_slices(source: TableSource, blocks: Sequence[BlockEntry]) -> DataFrame:
+    """The records of these blocks, in no order; columns that a slice is too old to have are NULL."""
+    session = source.context.session()
+    stored = source.schema.spark_slice()
+    if not blocks:
+        records = session.createDataFrame([], stored)
+    else:
+        data = source.context.files(source.name).data
+        # Spark takes a path for a pattern: what the warehouse's own name may hold of one has to be taken as it stands.
+        folder = re.sub(r"([\[\]{}*?\\])", r"\\\1", str(data.folder))
+        paths = [f"{folder}/{block.slice_hash}" for block in blocks if block.slice_hash is not None]
+        records = session.read.schema(stored).option("datetimeRebaseMode", "CORRECTED").parquet(*paths)
+    narrowed = {c.name: spark_name(c.type) for c in source.schema.columns if stored_type(c.type) != c.type}
+    if not narrowed:
+        return records
+    return records.select(
+        *[F.col(quoted(n)).cast(narrowed[n]).alias(n) if n in narrowed else F.col(quoted(n)) for n in records.columns]
+    )
+
+
+# --- which rows -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class KeyChoice:
+    """The rows to read: those for which a predicate holds and, if there is a frame of keys, whose key is in it."""
+
+    predicate: Column | None = None
+    keys: DataFrame | None = None
+
+    def of(self, frame: DataFrame, key: Sequence[str]) -> DataFrame:
+        """The chosen rows of a frame."""
+        if self.predicate is not None:
+            frame = frame.where(self.predicate)
+        return frame if self.keys is None else frame.join(self.keys, list(key), "left_semi")
+
+
+EVERYTHING = KeyChoice()
+
+
+def choose_keys(source: TableSource, keys: CheckedFrame) -> KeyChoice:
+    """The cheapest way to read the rows with these keys."""
+    source.context.session()  # expressions can only be built while Spark runs
+    if isinstance(keys, SparkFrame):
+        few = keys.frame.limit(LITERAL_KEYS + 1).toArrow()
+        refuse_nulls(source.name, {name: few.column(name).null_count for name in source.schema.key})
+        return KeyChoice(keys=keys.frame.distinct()) if few.num_rows > LITERAL_KEYS else _choose_local(source, few)
+    return _choose_local(source, keys.rows.select(list(source.schema.key)))
+
+
+def _choose_local(source: TableSource, keys: pa.Table) -> KeyChoice:
+    names = list(source.schema.key)
+    distinct = keys.group_by(names).aggregate([]).select(names)
+    if distinct.num_rows <= LITERAL_KEYS:
+        return KeyChoice(_any_of(source, distinct))
+    frame = source.context.session().createDataFrame(distinct)
+    if distinct.num_rows <= BROADCAST_KEYS:
+        frame = F.broadcast(frame)
+    return KeyChoice(_within(source, distinct), frame)
+
+
+def _any_of(source: TableSource, keys: pa.Table) -> Column:
+    names = source.schema.key
+    if keys.num_rows == 0:
+        return F.lit(False)
+    if len(names) == 1:
+        return F.col(quoted(names[0])).isin([_literal(source, names[0], v) for v in keys.column(0).to_pylist()])
+    rows = keys.to_pylist()
+    each = [reduce(_both, (F.col(quoted(n)) == _literal(source, n, row[n]) for n in names)) for row in rows]
+    return reduce(lambda one, other: one | other, each)
+
+
+def _both(one: Column, other: Column) -> Column:
+    return one & other
+
+
+def _within(source: TableSource, keys: pa.Table) -> Column:
+    """What files and pages can be skipped by: the least and the greatest value of each key column."""
+    bounds = []
+    for name in source.schema.key:
+        if pa.types.is_boolean(keys.schema.field(name).type) or pa.types.is_binary(keys.schema.field(name).type):
+            continue
+        span = pc.min_max(keys.column(name)).as_py()
+        low, high = _literal(source, name, span["min"]), _literal(source, name, span["max"])
+        bounds.append(F.col(quoted(name)).between(low, high))
+    return reduce(_both, bounds) if bounds else F.lit(True)
+
+
+def _literal(source: TableSource, name: str, value: Any) -> Column:
+    # A day or moment goes as text: as an object it would pass through Java's calendar, another one before 1582.
+    plain = value.isoformat() if isinstance(value, date) else value
+    return F.lit(plain).cast(spark_name(source.schema.column(name).type))
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def read_rows(source: TableSource, *, upto: int | None, choice: KeyChoice = EVERYTHING) -> DataFrame:
+    """The rows as they stood after the record `upto` (None: before the first), of the chosen keys."""
+    images = read_images(source, upto=upto, choice=choice)
+    return images.select(*[quoted(name) for name in source.schema.names])
+
+
+def read_images(source: TableSource, *, upto: int | None, choice: KeyChoice = EVERYTHING) -> DataFrame:
+    """The same with the hidden columns `_offset`, the record that made the row, and `event_time`."""
+    if upto is None:
+        return _live(source, read_slices(source, []))
+    base = newest_base(source, upto)
+    after = base.last_offset if base else None
+    blocks = source.context.control.index.slices(source.name, after=after, upto=upto)
+    tail = last_images(source, blocks, choice)
+    if base is None:
+        return _live(source, tail)
+    standing = choice.of(_read_base(source, base), source.schema.key)
+    if not blocks:
+        return standing
+    if source.schema.key:
+        standing = _without(source, standing, tail, blocks)
+    return standing.unionByName(_live(source, tail))
+
+
+def _without(source: TableSource, standing: DataFrame, tail: DataFrame, blocks: Sequence[BlockEntry]) -> DataFrame:
+    touched = tail.select(*[quoted(name) for name in source.schema.key])
+    is_small = count_records(blocks) <= BROADCAST_KEYS
+    return standing.join(F.broadcast(touched) if is_small else touched, list(source.schema.key), "left_anti")
+
+
+def count_records(blocks: Sequence[BlockEntry]) -> int:
+    """How many records these blocks hold."""
+    return sum((block.last_offset or 0) - (block.first_offset or 0) + 1 for block in blocks)
+
+
+def last_images(source: TableSource, blocks: Sequence[BlockEntry], choice: KeyChoice = EVERYTHING) -> DataFrame:
+    """Of each key that these blocks touch, its last record; of an append-only table, all records."""
+    key = source.schema.key
+    records = choice.of(read_slices(source, blocks), key)
+    if not key:
+        return records
+    # What a row was before is followed by what it is, so it is never the last word.
+    records = records.where(F.col("op") != int(Op.CORRECT_FROM))
+    if len({block.system_time for block in blocks}) <= 1:
+        return records  # within one commit a key has one last record only
+    others = [name for name in records.columns if name not in key]
+    newest = F.max_by(F.struct(*[quoted(name) for name in others]), "offset").alias("its last")
+    grouped = records.groupBy(*[quoted(name) for name in key]).agg(newest)
+    return grouped.select(*[quoted(n) for n in key], *[F.col(f"`its last`.{quoted(n)}").alias(n) for n in others])
+
+
+def _live(source: TableSource, images: DataFrame) -> DataFrame:
+    there = images.where(F.col("op") != int(Op.RETRACT))
+    return there.select(F.col("offset").alias("_offset"), "event_time", *[quoted(n) for n in source.schema.names])
+
+
+# --- the base ---------------------------------------------------------------------------------------------------------
+
+
+def newest_base(source: TableSource, upto: int) -> BaseVersion | None:
+    """The newest base that is true at or before a record, and that is really there."""
+    for version in source.context.control.index.bases(source.name):
+        if version.last_offset <= upto and base_exists(source, version.delta_version):
+            return version
+    return None
+
+
+def base_exists(source: TableSource, delta_version: int) -> bool:
+    """Whether a Delta version can still be read: somebody may have removed the folder."""
+    return DeltaLog(Path(source.base_folder)).has(delta_version)
+
+
+def _read_base(source: TableSource, version: BaseVersion) -> DataFrame:
+    def read() -> DataFrame:
+        reader = source.context.session().read.format("delta").option("versionAsOf", version.delta_version)
+        return reader.load(source.base_folder)
+
+    base = source.context.cache.get(version, read)
+    return _with_new_columns(source, base)
+
+
+def _with_new_columns(source: TableSource, base: DataFrame) -> DataFrame:
+    """The base with columns that were added to the table after it was folded."""
+    there = set(base.columns)
+    own = [
+        F.col(quoted(c.name)) if c.name in there else F.lit(None).cast(spark_name(c.type)).alias(c.name)
+        for c in source.schema.columns
+    ]
+    return base.select("_offset", "event_time", *own)
+
+
+# --- points in time ---------------------------------------------------------------------------------------------------
+
+
+def check_as_of(source: TableSource, as_of: int, last_offset: int | None) -> int:
+    """The offset, if it is the end of a commit; `NotACommit` naming what there is otherwise."""
+    if last_offset is None or not 0 <= as_of <= last_offset:
+        raise NotACommit(
+            f"table '{source.name}' has no record {as_of}: its last offset is "
+            f"{'none, it is empty' if last_offset is None else last_offset}.",
+            hint="`seamark log` lists the offsets of each commit.",
+        )
+    blocks = source.context.control.index.commit_holding(source.name, as_of)
+    first, last = blocks[0].first_offset, blocks[-1].last_offset
+    if as_of != last:
+        raise NotACommit(
+            f"table '{source.name}': record {as_of} is inside a commit that goes from {first} to {last}.",
+            hint=f"a table stands only at the end of a commit: use as_of={last}"
+            + (f" or as_of={first - 1}." if first else "."),
+        )
+    return as_of

@@ -1,0 +1,196 @@
+"""Staging a change: from a frame of records to slices on disk, in few Spark jobs, past the driver."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from seamark.clock import from_millis, to_millis
+from seamark.errors import DuplicateKey
+from seamark.tables.context import TableContext
+from seamark.tables.frames import quoted, refuse_nulls
+from seamark.tables.runs import Run, Stretch, cut_runs, read_stretches, write_run
+from seamark.tables.schema import TableSchema
+from seamark.tables.slices import OP, OpCounts, SliceInfo, doubled_key, sort_records, write_slice
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# A change this small is finished on the driver: a Spark job for it would take longer than the work itself.
+SMALL_RECORDS = 50_000
+SMALL_BYTES = 32 << 20
+
+_RUN_COLUMNS = (
+    "path string, place int, rows long, size long, appended long, corrected long, retracted long, nulls string"
+)
+_SLICE_COLUMNS = (
+    "place int, logical_hash string, physical_hash string, size long, first_offset long, last_offset long, "
+    "newest_event_time long, doubled string"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StagedChange:
+    """The slices of a change, in order, how many records of each kind they hold, and the time that they were given."""
+
+    slices: tuple[SliceInfo, ...]
+    counts: OpCounts
+    system_time: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a change goes: the table, the folder its slices are staged in, its first offset, and how to tell its time.
+
+    The time is asked for as late as can be, when the records have been computed: it is the commit's, not the start's.
+    """
+
+    table: str
+    schema: TableSchema
+    folder: Path
+    first_offset: int
+    commit_time: Callable[[], datetime]
+    block_rows: int
+
+
+def stage_local(target: Target, records: pa.Table) -> StagedChange:
+    """Stage records that are at hand."""
+    sorted_records = sort_records(target.schema, records)
+    refuse_doubled_key(target.table, doubled_key(target.schema, sorted_records))
+    slices, moment = [], target.commit_time()
+    for begin, end in _cuts(target, sorted_records):
+        part = sorted_records.slice(begin, end - begin)
+        slices.append(write_slice(target.folder, target.schema, part, target.first_offset + begin, moment))
+    return StagedChange(tuple(slices), OpCounts.of(records.column(OP)), moment)
+
+
+def _cuts(target: Target, records: pa.Table) -> Iterator[tuple[int, int]]:
+    from seamark.ledger import Op
+
+    begin, count = 0, records.num_rows
+    while begin < count:
+        end = min(begin + target.block_rows, count)
+        # A slice never ends between the two records of a correction.
+        if end < count and end - begin > 1 and records.column(OP)[end - 1].as_py() == int(Op.CORRECT_FROM):
+            end -= 1
+        yield begin, end
+        begin = end
+
+
+def stage_frame(context: TableContext, target: Target, records: DataFrame) -> StagedChange:
+    """Stage records that Spark computes, once."""
+    runs = _write_runs(target, records)
+    _refuse_nulls(target, runs)
+    counts = sum((run.counts for run in runs), OpCounts())
+    total = sum(run.rows for run in runs)
+    if total == 0:
+        return stage_nothing(target)
+    if total <= SMALL_RECORDS and sum(run.size for run in runs) <= SMALL_BYTES:
+        return stage_local(target, read_stretches([Stretch(run.path, 0, run.rows) for run in runs]))
+    pieces, moment = cut_runs(runs, target.schema, target.block_rows), target.commit_time()
+    return StagedChange(tuple(_write_slices(context, target, pieces, moment)), counts, moment)
+
+
+def stage_nothing(target: Target) -> StagedChange:
+    """A change without records."""
+    return StagedChange((), OpCounts(), target.commit_time())
+
+
+def _write_runs(target: Target, records: DataFrame) -> list[Run]:
+    """Let every task write what it computed as a sorted run."""
+    schema, folder = target.schema, str(target.folder / "runs")
+    if schema.key:
+        records = records.sortWithinPartitions(*[quoted(name) for name in (*schema.key, OP)])
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        task = TaskContext.get()
+        run = write_run(batches, folder, schema, task.partitionId() if task else 0)
+        if run is not None:
+            ops = run.counts
+            row = [run.path, run.order, run.rows, run.size, ops.appended, ops.corrected, ops.retracted]
+            yield _one_row(_RUN_COLUMNS, [*row, json.dumps(run.nulls)])
+
+    found = records.mapInArrow(write, _RUN_COLUMNS).collect()
+    runs = [
+        Run(r.path, r.place, r.rows, r.size, OpCounts(r.appended, r.corrected, r.retracted), json.loads(r.nulls))
+        for r in found
+    ]
+    return sorted(runs, key=lambda run: run.order)
+
+
+def _refuse_nulls(target: Target, runs: Sequence[Run]) -> None:
+    refuse_nulls(target.table, {name: sum(run.nulls[name] for run in runs) for name in target.schema.required})
+
+
+def _write_slices(
+    context: TableContext, target: Target, pieces: list[list[Stretch]], moment: datetime
+) -> list[SliceInfo]:
+    """Let one task a slice merge its stretches of the runs and write them."""
+    schema, folder = target.schema, target.folder
+    starts = [target.first_offset]
+    for piece in pieces:
+        starts.append(starts[-1] + sum(stretch.stop - stretch.start for stretch in piece))
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for place in batch.column(0).to_pylist():
+                yield _write_one(schema, folder, pieces[place], starts[place], moment, place)
+
+    places = context.session().range(0, len(pieces), 1, len(pieces))
+    found = sorted(places.mapInArrow(write, _SLICE_COLUMNS).collect(), key=lambda row: row.place)
+    for row in found:
+        refuse_doubled_key(target.table, row.doubled)
+    return [
+        SliceInfo(
+            row.logical_hash,
+            row.physical_hash,
+            row.size,
+            row.first_offset,
+            row.last_offset,
+            None if row.newest_event_time is None else from_millis(row.newest_event_time),
+        )
+        for row in found
+    ]
+
+
+def _write_one(
+    schema: TableSchema, folder: Path, piece: list[Stretch], first_offset: int, moment: datetime, place: int
+) -> pa.RecordBatch:
+    records = sort_records(schema, read_stretches(piece))
+    doubled = doubled_key(schema, records)
+    if doubled is not None:
+        return _one_row(_SLICE_COLUMNS, [place, "", "", 0, 0, 0, None, str(doubled)])
+    info = write_slice(folder, schema, records, first_offset, moment)
+    newest = None if info.newest_event_time is None else to_millis(info.newest_event_time)
+    hashes = [info.logical_hash, info.physical_hash]
+    return _one_row(_SLICE_COLUMNS, [place, *hashes, info.size, info.first_offset, info.last_offset, newest, None])
+
+
+_ARROW = {"string": pa.string(), "int": pa.int32(), "long": pa.int64()}
+
+
+def _one_row(columns: str, values: list[object]) -> pa.RecordBatch:
+    fields = [column.split() for column in columns.split(", ")]
+    arrays = [pa.array([value], _ARROW[kind]) for value, (_, kind) in zip(values, fields, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in fields])
+
+
+def refuse_doubled_key(table: str, key: object) -> None:
+    """Refuse a change in which a key stands twice."""
+    if key is not None:
+        raise DuplicateKey(
+            f"table '{table}': the key {_shown(key)} is in the frame more than once. Nothing was written.",
+            hint="keep one row a key, for instance with dropDuplicates or a window function.",
+        )
+
+
+def _shown(key: object) -> str:
+    return ", ".join(f"{name}={value}" for name, value in key.items()) if isinstance(key, dict) else str(key)

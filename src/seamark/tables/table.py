@@ -1,0 +1,264 @@
+"""A table, as a person uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from seamark.control import TableHead
+from seamark.errors import InvalidSchema, WrongVerb
+from seamark.ledger import DatasetKind
+from seamark.tables import diff
+from seamark.tables.computed import computed
+from seamark.tables.context import TableContext
+from seamark.tables.fold import FoldReport, fold_table
+from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, check_frame
+from seamark.tables.publish import Planned
+from seamark.tables.read import EVERYTHING, KeyChoice, TableSource, check_as_of, choose_keys, read_changes, read_rows
+from seamark.tables.schema import TableSchema
+from seamark.tables.slices import doubled_key, sort_records
+from seamark.tables.stage import refuse_doubled_key
+from seamark.tables.write import (
+    NOTHING_ELSE,
+    Advance,
+    Change,
+    Commit,
+    FrameChange,
+    NoRecords,
+    appended_rows,
+    spark_errors_explained,
+    write_change,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from seamark.tables.frames import Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a table stands: its newest block, its last record and the time of its last commit.
+
+    A table without a chain has sequence -1, so that the first block's is one more, and no hash, offset or time.
+    """
+
+    sequence: int
+    block_hash: str | None
+    offset: int | None
+    system_time: datetime | None
+
+    @staticmethod
+    def of(head: TableHead | None) -> Head:
+        """The head that the control database has for a table, if any."""
+        if head is None:
+            return Head(-1, None, None, None)
+        return Head(head.sequence, head.head_hash, head.last_offset, head.system_time)
+
+
+class Table:
+    """A keyed or append-only table of a store."""
+
+    def __init__(
+        self,
+        context: TableContext,
+        name: str,
+        schema: TableSchema,
+        *,
+        changefeeds: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        self._source = TableSource(context, name, schema)
+        self.changefeeds = {"log": (), **{feed: tuple(users) for feed, users in (changefeeds or {}).items()}}
+
+    def __repr__(self) -> str:
+        key = ", ".join(self.key) or "append-only"
+        return f"Table({self.name!r}, key: {key})"
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self._source.name
+
+    @property
+    def schema(self) -> TableSchema:
+        """Columns, key and event time."""
+        return self._source.schema
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The key columns; empty for an append-only table."""
+        return self._source.schema.key
+
+    @property
+    def source(self) -> TableSource:
+        """The table as the reading and writing functions take it."""
+        return self._source
+
+    @property
+    def head(self) -> Head:
+        """Where the table stands now."""
+        return Head.of(self._source.context.control.index.head(self.name))
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def upsert(self, frame: Frame) -> Commit | None:
+        """Make a frame's rows the table's for their keys; gives what was written, or None if nothing differs."""
+        self._only_keyed("upsert", "append")
+        with self._computed(self._checked(frame)) as rows:
+            return self._write("upsert", lambda planned: self._upserted(rows, planned))
+
+    def replace(self, frame: Frame) -> Commit | None:
+        """Make a frame the whole table: rows that are not in it are retracted."""
+        self._only_keyed("replace", "append")
+        rows = self._checked(frame)
+        return self._write("replace", lambda planned: self._replaced(rows, planned))
+
+    def delete(self, keys: Frame) -> Commit | None:
+        """Retract the rows with these keys; keys that are not there do not matter, nor do other columns."""
+        self._only_keyed("delete", "append")
+        checked = check_frame(self.name, self.schema, keys, only_key=True)
+        with self._computed(checked, only_key=True) as wanted:
+            return self._write("delete", lambda planned: self._deleted(wanted, planned))
+
+    def append(self, frame: Frame) -> Commit | None:
+        """Add the rows of a frame to an append-only table, in the frame's order."""
+        if self.key:
+            raise WrongVerb(
+                f"table '{self.name}' has a key, {', '.join(self.key)}: `append` does not fit it. Nothing was written.",
+                hint="use `upsert`, `replace` or `delete`.",
+            )
+        rows = check_frame(self.name, self.schema, frame)
+        return self._write("append", lambda _: self._appended(rows))
+
+    def set_watermark(self, moment: datetime) -> Commit | None:
+        """Say that nothing older than this is expected any more; gives None if the watermark stands there already."""
+        if not isinstance(moment, datetime):
+            raise InvalidSchema(
+                f"table '{self.name}': a watermark is a datetime, not {moment!r}. Nothing was written.",
+                hint="give a datetime; one without a time zone is taken as UTC.",
+            )
+        in_utc = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        watermark = in_utc.replace(microsecond=in_utc.microsecond // 1000 * 1000)
+        return self._write("watermark", lambda _: NoRecords(), Advance(watermark=watermark))
+
+    def _write(
+        self, mode: str, make_change: Callable[[Planned], Change], advance: Advance = NOTHING_ELSE
+    ) -> Commit | None:
+        self._only_root()
+        return write_change(self._source, mode, make_change, advance)
+
+    def _checked(self, frame: Frame) -> CheckedFrame:
+        rows = check_frame(self.name, self.schema, frame)
+        if isinstance(rows, LocalFrame):
+            records = appended_rows(rows.rows).records
+            refuse_doubled_key(self.name, doubled_key(self.schema, sort_records(self.schema, records)))
+        return rows
+
+    @contextmanager
+    def _computed(self, rows: CheckedFrame, *, only_key: bool = False) -> Iterator[CheckedFrame]:
+        """The rows, computed if they are to be compared with others; what comes to the driver is checked there."""
+        if isinstance(rows, LocalFrame) or self.head.offset is None:
+            yield rows
+            return
+        with ExitStack() as until_written:
+            columns = _of_columns(self.schema, rows)
+            with spark_errors_explained(self._source):
+                at_hand = until_written.enter_context(computed(self._source.context, rows, columns))
+            if isinstance(at_hand, SparkFrame):
+                yield at_hand
+            elif only_key:
+                yield check_frame(self.name, self.schema, at_hand.rows, only_key=True)
+            else:
+                yield self._checked(at_hand.rows)
+
+    def _upserted(self, rows: CheckedFrame, planned: Planned) -> Change:
+        if _is_empty(planned) or _has_no_rows(rows):
+            return self._appended(rows)
+        choice = choose_keys(self._source, rows) if isinstance(rows, LocalFrame) else EVERYTHING
+        return FrameChange(diff.upserted(self.schema, self._to_spark(rows), self._standing(planned, choice)))
+
+    def _replaced(self, rows: CheckedFrame, planned: Planned) -> Change:
+        if _is_empty(planned):
+            return self._appended(rows)
+        standing = self._standing(planned)
+        if _has_no_rows(rows):
+            return FrameChange(diff.retracted(self.schema, standing))
+        return FrameChange(diff.replaced(self.schema, self._to_spark(rows), standing))
+
+    def _deleted(self, keys: CheckedFrame, planned: Planned) -> Change:
+        if _is_empty(planned) or _has_no_rows(keys):
+            return NoRecords()
+        return FrameChange(diff.retracted(self.schema, self._standing(planned, self._choice(keys))))
+
+    def _appended(self, rows: CheckedFrame) -> Change:
+        if isinstance(rows, SparkFrame):
+            return FrameChange(diff.appended(self.schema, rows.frame))
+        return appended_rows(rows.rows) if rows.rows.num_rows else NoRecords()
+
+    def _standing(self, planned: Planned, choice: KeyChoice = EVERYTHING) -> DataFrame:
+        last = planned.state.last_offset if planned.state else None
+        return read_rows(self._source, upto=last, choice=choice)
+
+    def _choice(self, keys: CheckedFrame) -> KeyChoice:
+        with spark_errors_explained(self._source):  # a frame of keys is computed to see how many there are
+            return choose_keys(self._source, keys)
+
+    def _to_spark(self, rows: CheckedFrame) -> DataFrame:
+        if isinstance(rows, SparkFrame):
+            return diff.refuse_doubled(self.schema, rows.frame)
+        return self._source.context.session().createDataFrame(rows.rows, self.schema.spark())
+
+    def _only_keyed(self, verb: str, fitting: str) -> None:
+        if not self.key:
+            raise WrongVerb(
+                f"table '{self.name}' is append-only, so `{verb}` does not fit it. Nothing was written.",
+                hint=f"use `{fitting}`, or declare the table with a key.",
+            )
+
+    def _only_root(self) -> None:
+        head = self._source.context.control.index.head(self.name)
+        if head is not None and head.kind != DatasetKind.ROOT.name.lower():
+            raise WrongVerb(
+                f"table '{self.name}' is derived: a step writes it. Nothing was written.",
+                hint="change the step's inputs, or write to another table.",
+            )
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def rows(self, as_of: int | None = None) -> DataFrame:
+        """The current rows as a Spark frame, or those that stood after the record `as_of`, the end of a commit."""
+        last = self.head.offset
+        upto = last if as_of is None else check_as_of(self._source, as_of, last)
+        return read_rows(self._source, upto=upto)
+
+    def get_data(self, idx: Frame) -> DataFrame:
+        """The rows for a frame of keys, each once."""
+        self._only_keyed("get_data", "rows")
+        keys = check_frame(self.name, self.schema, idx, only_key=True)
+        return read_rows(self._source, upto=self.head.offset, choice=self._choice(keys))
+
+    def changes(self, after: int | None = None, upto: int | None = None) -> DataFrame:
+        """The records with after < offset <= upto, in order: offset, op, both times, and the table's columns."""
+        return read_changes(self._source, after=after, upto=upto).orderBy("offset")
+
+    def fold(self) -> FoldReport:
+        """Bring the base up to the head, so that reading rows is quick again."""
+        return fold_table(self._source)
+
+
+def _of_columns(schema: TableSchema, rows: SparkFrame) -> pa.Schema:
+    """The Arrow types of a frame's columns; whether they hold NULLs is yet to be seen."""
+    return pa.schema([pa.field(name, schema.column(name).type) for name in rows.frame.columns])
+
+
+def _is_empty(planned: Planned) -> bool:
+    return planned.state is None or planned.state.last_offset is None
+
+
+def _has_no_rows(rows: CheckedFrame) -> bool:
+    return isinstance(rows, LocalFrame) and rows.rows.num_rows == 0

@@ -1,0 +1,242 @@
+"""Writing a table: plan on the head, find out what changes, stage it, commit it; and again if somebody was faster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+
+from seamark import faults
+from seamark.clock import commit_time
+from seamark.control import Lease, RunRecord, write_lease_name
+from seamark.errors import CommitConflict, ComputeFailed, LeaseHeld, StagedFilesGone
+from seamark.ledger import DatasetKind, Op, SourceState
+from seamark.ledger.chain import ChainDraft
+from seamark.tables.convert import misfit_in
+from seamark.tables.diff import doubled_in
+from seamark.tables.frames import bad_value
+from seamark.tables.publish import (
+    Planned,
+    Writing,
+    add_data,
+    begin_chain,
+    declare_schema,
+    plan_table,
+    publish,
+    writing,
+)
+from seamark.tables.read import TableSource
+from seamark.tables.schema import TableSchema, check_evolution
+from seamark.tables.slices import OP
+from seamark.tables.stage import StagedChange, Target, refuse_doubled_key, stage_frame, stage_local, stage_nothing
+from seamark.tables.types import spark_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# After this many conflicts a writer reserves the table, so that a slow one is not outrun for ever by quick ones.
+CONFLICTS_BEFORE_RESERVING = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What a write did: the head's sequence after it, its data blocks, its offsets and how many rows it touched."""
+
+    table: str
+    sequence: int
+    blocks: int
+    first_offset: int | None
+    last_offset: int | None
+    appended: int
+    corrected: int
+    retracted: int
+    block_hashes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LocalChange:
+    """Records that are at hand: `op` and the table's columns."""
+
+    records: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class FrameChange:
+    """Records that Spark will compute."""
+
+    records: DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class NoRecords:
+    """A change without records: only the watermark or the source's state may move."""
+
+
+Change: TypeAlias = LocalChange | FrameChange | NoRecords
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """What may move besides the records."""
+
+    watermark: datetime | None = None
+    source_state: SourceState | None = None
+
+
+NOTHING_ELSE = Advance()
+
+
+def appended_rows(rows: pa.Table) -> LocalChange:
+    """All rows at hand as new records."""
+    ops = pa.repeat(pa.scalar(int(Op.APPEND), pa.int32()), rows.num_rows)
+    return LocalChange(rows.add_column(0, pa.field(OP, pa.int32(), nullable=False), ops))
+
+
+def write_change(
+    source: TableSource, mode: str, make_change: Callable[[Planned], Change], advance: Advance = NOTHING_ELSE
+) -> Commit | None:
+    """Commit the change that `make_change` finds, or None if nothing differs.
+
+    It is asked again, on the new head, whenever somebody else commits first.
+    """
+    conflicts = 0
+    with ExitStack() as reserved:
+        leases: tuple[Lease, ...] = ()
+        while True:
+            _wait_for_others(source, leases)
+            try:
+                return _attempt(source, mode, make_change, advance, leases)
+            except LeaseHeld:
+                if leases:
+                    raise
+            except (CommitConflict, StagedFilesGone):
+                conflicts += 1
+                if conflicts >= CONFLICTS_BEFORE_RESERVING and not leases:
+                    leases = (reserved.enter_context(_reserved(source)),)
+
+
+@contextmanager
+def _reserved(source: TableSource) -> Iterator[Lease]:
+    context = source.context
+    with context.control.leases.held(write_lease_name(source.name), wait=context.write_wait) as lease:
+        yield lease
+
+
+def _wait_for_others(source: TableSource, leases: tuple[Lease, ...]) -> None:
+    if not leases:
+        source.context.control.leases.wait_until_free(write_lease_name(source.name), source.context.write_wait)
+
+
+def _attempt(
+    source: TableSource,
+    mode: str,
+    make_change: Callable[[Planned], Change],
+    advance: Advance,
+    leases: tuple[Lease, ...],
+) -> Commit | None:
+    context = source.context
+    started = context.clock.now().timestamp()
+    planned = plan_table(context, source.name)
+    _refuse_old_schema(source, planned)
+    with writing(context) as run:
+        staged = _stage(source, run, planned, make_change(planned))
+        if not staged.slices and not _advances(planned, advance):
+            return None
+        run.adopt_slices(planned.files, staged.slices)
+        faults.reached("slices-staged")
+        draft = _draft(source, planned, staged, advance)
+        record = RunRecord(
+            run_id=run.run_id,
+            step=source.name,
+            mode=mode,
+            started=started,
+            ended=context.clock.now().timestamp(),
+            rows_out=staged.counts.records,
+        )
+        publish(context, run, record, [(planned, draft)], counts=staged.counts, write_leases=leases)
+        return _commit(source, draft, staged)
+
+
+def _refuse_old_schema(source: TableSource, planned: Planned) -> None:
+    """Refuse to write with a schema that lacks columns of the chain's: others have added them since it was declared."""
+    if planned.state is not None and planned.state.schema is not None:
+        check_evolution(source.name, TableSchema.from_ledger(planned.state.schema), source.schema)
+
+
+def _stage(source: TableSource, run: Writing, planned: Planned, change: Change) -> StagedChange:
+    previous = planned.head.system_time if planned.head else None
+    target = Target(
+        table=source.name,
+        schema=source.schema,
+        folder=run.folder,
+        first_offset=planned.next_offset,
+        commit_time=lambda: commit_time(source.context.clock, previous),
+        block_rows=source.context.block_rows,
+    )
+    if isinstance(change, NoRecords):
+        return stage_nothing(target)
+    if isinstance(change, LocalChange):
+        return stage_local(target, change.records)
+    with spark_errors_explained(source):
+        return stage_frame(source.context, target, change.records)
+
+
+@contextmanager
+def spark_errors_explained(source: TableSource) -> Iterator[None]:
+    """Turn an error of Spark's into ours: what was wrong with the frame, or that it could not be computed."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        text = str(error)
+        refuse_doubled_key(source.name, doubled_in(text))
+        misfit = misfit_in(text)
+        if misfit is not None:
+            column, value = misfit
+            raise bad_value(source.name, column, value, spark_name(source.schema.column(column).type)) from None
+        raise ComputeFailed(
+            f"table '{source.name}': Spark failed while it computed the frame: {text.strip().splitlines()[0]} "
+            "Nothing was written.",
+            hint="the cause is below; the frame fails in the same way with `df.count()`.",
+        ) from error
+
+
+def _advances(planned: Planned, advance: Advance) -> bool:
+    """Whether the watermark or the source's state would move: a change of nothing writes no block."""
+    state = planned.state
+    watermark = state.watermark if state else None
+    if advance.watermark is not None and (watermark is None or advance.watermark > watermark):
+        return True
+    return advance.source_state is not None and (state is None or advance.source_state != state.source_state)
+
+
+def _draft(source: TableSource, planned: Planned, staged: StagedChange, advance: Advance) -> ChainDraft:
+    draft = ChainDraft(planned.state, staged.system_time)
+    begin_chain(draft, DatasetKind.ROOT)
+    declare_schema(draft, source.schema)
+    newest = max((s.newest_event_time for s in staged.slices if s.newest_event_time is not None), default=None)
+    watermark = advance.watermark if advance.watermark is not None else newest
+    add_data(draft, staged.slices, watermark=watermark, source_state=advance.source_state)
+    return draft
+
+
+def _commit(source: TableSource, draft: ChainDraft, staged: StagedChange) -> Commit:
+    slices, counts = staged.slices, staged.counts
+    data_blocks = draft.blocks[-max(len(slices), 1) :]
+    return Commit(
+        table=source.name,
+        sequence=draft.blocks[-1].block.sequence_number,
+        blocks=len(data_blocks),
+        first_offset=slices[0].first_offset if slices else None,
+        last_offset=slices[-1].last_offset if slices else None,
+        appended=counts.appended,
+        corrected=counts.corrected,
+        retracted=counts.retracted,
+        block_hashes=tuple(entry.hash for entry in data_blocks),
+    )

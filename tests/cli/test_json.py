@@ -1,0 +1,152 @@
+"""Each verb's JSON has the shape that docs/json.md shows."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from seamark import DataStore
+from seamark.control import RunRecord
+
+PAGE = Path(__file__).parents[2] / "docs" / "json.md"
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3,6}Z")
+
+
+def shapes():
+    """The example, the fields that may be null and the objects with keys of their own, by section."""
+    found = {}
+    for title, text in re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL):
+        example = json.loads(re.search(r"^```json\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[1])
+        found[title] = example, names_after("May be null:", text), names_after("Own keys:", text)
+    return found
+
+
+def names_after(words, text):
+    line = re.search(words + r"(.*?)\.\n", text, re.DOTALL)
+    return set(re.findall(r"`([^`]+)`", line[1])) if line else set()
+
+
+def assert_same_shape(title, document):
+    example, nullable, own_keys = shapes()[title]
+    compare(example, document, title, nullable, own_keys)
+
+
+def compare(example, actual, path, nullable, own_keys):
+    name = path.rpartition(".")[2].rstrip("[]")
+    if actual is None:
+        assert name in nullable, f"{path} is null"
+    elif isinstance(example, dict):
+        assert isinstance(actual, dict), path
+        if name in own_keys:
+            return
+        assert list(actual) == list(example), path
+        for key, value in example.items():
+            compare(value, actual[key], f"{path}.{key}", nullable, own_keys)
+    elif isinstance(example, list):
+        assert isinstance(actual, list), path
+        for item in actual if example else []:
+            compare(example[0], item, path + "[]", nullable, own_keys)
+    else:
+        is_number = isinstance(example, int | float) and not isinstance(example, bool)
+        kinds = (int, float) if is_number else type(example)
+        assert isinstance(actual, kinds), path
+        assert isinstance(actual, bool) == isinstance(example, bool), path
+        if isinstance(example, str) and TIME.fullmatch(example):
+            assert TIME.fullmatch(actual), path
+
+
+@pytest.fixture
+def busy_project(project):
+    """The project with an orphan, a run that failed and a damaged block, so that every list has something in it."""
+    with DataStore(f"sqlite:///{project / 'seamark.db'}", project / "warehouse") as store:
+        store.control.record_run(RunRecord("r", "posts", "upsert", 2e9, None, outcome="failed", error="no"))
+        blocks = project / "warehouse" / "clicks" / "blocks"
+        (blocks / store.control.index.blocks("clicks")[1].hash).write_bytes(b"damaged")
+        orphan = project / "warehouse" / "posts" / "data" / ("f1620" + "0" * 64)
+        orphan.write_bytes(b"nobody's")
+        os.utime(orphan, (1_600_000_000, 1_600_000_000))
+        with store.control.leases.held("step:x"), store.control.staging.run("run-7"):
+            yield project
+
+
+CALLS = {
+    "init": (["init", "new"], 0),
+    "ls": (["ls"], 0),
+    "status": (["status"], 0),
+    "log": (["log", "feed"], 0),
+    "log (damaged)": (["log", "clicks"], 0),
+    "log (never written)": (["log", "profiles"], 0),
+    "show": (["show", "profiles"], 0),
+    "verify": (["verify"], 1),
+    "verify (clean)": (["verify", "posts"], 0),
+    "fold": (["fold", "feed", "profiles"], 0),
+    "gc": (["gc", "--dry-run"], 0),
+    "doctor": (["doctor"], 0),
+    "doctor --rebuild": (["doctor", "--rebuild", "--yes"], 0),
+}
+
+
+@pytest.mark.scenario("C31")
+@pytest.mark.parametrize("name", CALLS)
+def test_a_success_has_the_documented_shape(call, project, busy_project, name, request):
+    if name == "doctor --rebuild":  # a damaged chain cannot be read back
+        folder = busy_project / "warehouse" / "clicks"
+        folder.rename(busy_project / "warehouse" / ".aside")
+    arguments, code = CALLS[name]
+    told = call(*arguments, "--json", folder=busy_project)
+    assert told.code == code, told.err
+    assert_same_shape(name.partition(" (")[0], told.document)
+
+
+@pytest.mark.scenario("C31")
+def test_a_block_and_rows_have_the_documented_shape(call, project, spark):
+    with DataStore(f"sqlite:///{project / 'seamark.db'}", project / "warehouse") as store:
+        blocks = [(name, block.hash) for name in ("posts", "feed") for block in store.control.index.blocks(name)]
+    for table, block in blocks:
+        assert_same_shape("show --block", call("show", table, "--block", block, "--json", folder=project).document)
+    assert_same_shape("show", call("show", "posts", "--json").document)
+    assert_same_shape("show", call("show", "clicks", "--json").document)
+    assert_same_shape("fold", call("fold", "--json").document)
+
+
+FAILURES = [
+    (["init", "."], 2),
+    (["ls", "extra"], 2),
+    (["status", "--nope"], 2),
+    (["log", "psots"], 2),
+    (["log"], 2),
+    (["show", "psots"], 2),
+    (["show", "posts", "--block", "zz"], 2),
+    (["verify", "psots"], 2),
+    (["fold", "psots"], 2),
+    (["gc", "--grace", "x"], 2),
+    (["doctor", "--rebuild"], 2),
+    (["nope"], 2),
+]
+
+
+@pytest.mark.scenario("C31")
+@pytest.mark.parametrize(("arguments", "code"), FAILURES, ids=lambda value: str(value))
+def test_a_failure_has_the_documented_shape(call, project, arguments, code):
+    for words in ([*arguments, "--json"], ["--json", *arguments]):
+        told = call(*words, folder=project)
+        assert told.code == code
+        assert_same_shape("Errors", told.document)
+
+
+@pytest.mark.scenario("C31")
+@pytest.mark.parametrize("verb", ["ls", "status", "log posts", "show posts", "verify", "fold", "gc"])
+def test_a_failure_of_the_project_has_the_documented_shape(call, project, verb):
+    (project / "seamark.db").write_bytes(b"this is not a database, whatever its name says" * 100)
+    told = call(*verb.split(), "--json", folder=project)
+    assert told.code == 1
+    assert_same_shape("Errors", told.document)
+    assert told.error["type"] == "ControlUnavailable"
+
+
+@pytest.mark.scenario("C31")
+def test_every_verb_is_documented(call, tmp_path):
+    verbs = call("--json", folder=tmp_path).document["verbs"]
+    assert set(verbs) <= set(shapes())
