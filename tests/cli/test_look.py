@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from seamark import DataStore
-from seamark.cli.render import fitted, value
+from seamark.cli.cells import fitted, value
 from seamark.control import RunRecord
 
 

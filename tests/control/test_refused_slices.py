@@ -12,7 +12,7 @@ from seamark.ledger.chain import ChainDraft
 from seamark.ledger.events import Checkpoint
 from seamark.ledger.logical_hash import LogicalHasher
 from seamark.ledger.objects import PendingFile
-from seamark.tables import publish as publish_module
+from seamark.tables import commit_checks
 from seamark.tables.publish import add_data, plan_table, publish, writing
 from seamark.tables.slices import OpCounts, SliceInfo
 
@@ -81,7 +81,7 @@ def test_a_slice_with_other_offsets_than_declared_is_refused(clicks, open_store,
 @pytest.mark.parametrize("what", WRONG)
 def test_put_into_place_all_the_same_it_is_found_by_verify(clicks, open_store, what, monkeypatch):
     offsets, declared, _, kind = WRONG[what]
-    monkeypatch.setattr(publish_module, "check_slice_offsets", lambda *_: None)
+    monkeypatch.setattr(commit_checks, "check_slice_offsets", lambda *_: None)
     commit_by_hand(clicks, offsets, declared)
     findings = open_store().verify("clicks").findings
     assert kind in {finding.kind for finding in findings}

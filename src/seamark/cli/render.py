@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from seamark.cli.cells import DASH, Fitted, FittedColumn, age, counted, grid, heading, moment, number, short, value
 from seamark.cli.plain import plain
 
 if TYPE_CHECKING:
@@ -26,9 +24,6 @@ if TYPE_CHECKING:
 
 Parts = list[RenderableType]
 
-HASH_LETTERS = 13  # the five that all hashes begin with, and eight more
-_DASH = Text("–", "dim")
-
 
 # --- looking ----------------------------------------------------------------------------------------------------------
 
@@ -41,7 +36,7 @@ def listing(facts: Listing) -> Parts:
     for line in facts.tables:
         shown.add_row(
             Text(line.name, "bold"),
-            line.kind or _DASH,
+            line.kind or DASH,
             ", ".join(line.key) if line.keyed else Text("append-only", "dim"),
             number(line.sequence),
             number(line.offset),
@@ -101,7 +96,7 @@ def _blocks(facts: Log) -> Table:
 
 def _offsets(entry: LogEntry) -> RenderableType:
     if entry.first_offset is None:
-        return _DASH
+        return DASH
     if entry.first_offset == entry.last_offset:
         return number(entry.first_offset)
     return f"{entry.first_offset:,} – {entry.last_offset:,}"
@@ -124,7 +119,7 @@ def _runs(title: str, runs: Sequence[RunLine]) -> Parts:
             moment(run.started),
             Text(run.step, "bold"),
             run.mode,
-            f"{run.seconds:.2f}" if run.seconds is not None else _DASH,
+            f"{run.seconds:.2f}" if run.seconds is not None else DASH,
             number(run.rows_in),
             number(run.rows_out),
             outcome(run),
@@ -237,13 +232,13 @@ def _leaf(item: object) -> Text:
 
 def verified(facts: Verified) -> Parts:
     """`verify`."""
-    over = f"{_count(facts.blocks, 'block')} of {_count(len(facts.tables), 'table')}"
+    over = f"{counted(facts.blocks, 'block')} of {counted(len(facts.tables), 'table')}"
     if facts.ok:
         return [Text("✓ ", "green").append(f"{over}: everything is as it was committed", "default")]
-    parts: Parts = [Text("✗ ", "red").append(f"{over}: {_count(len(facts.findings), 'finding')}", "default")]
+    parts: Parts = [Text("✗ ", "red").append(f"{over}: {counted(len(facts.findings), 'finding')}", "default")]
     for finding in facts.findings:
         title = Text("\n").append(finding.table, "bold").append(" block ", "dim")
-        title.append_text(short(finding.block) if finding.block else _DASH).append(f"  {finding.kind}", "red")
+        title.append_text(short(finding.block) if finding.block else DASH).append(f"  {finding.kind}", "red")
         parts += [title, f"  expected  {finding.expected}\n  found     {finding.found}"]
     return parts
 
@@ -253,7 +248,7 @@ def folded(facts: Folded) -> Parts:
     lines: Parts = [
         Text("✓ ", "green")
         .append(report.table, "bold default")
-        .append(f" folded: {_count(report.records, 'record')}, Delta version {report.delta_version}", "default")
+        .append(f" folded: {counted(report.records, 'record')}, Delta version {report.delta_version}", "default")
         for report in facts.folded
     ]
     lines += [Text("· ").append(r.table, "bold").append(f" skipped: {r.reason}", "dim") for r in facts.skipped]
@@ -268,7 +263,7 @@ def collected(facts: Collected) -> Parts:
     for entry in facts.removed:
         shown.add_row(entry.path, number(entry.size))
     did = "Would remove" if facts.dry_run else "Removed"
-    return [shown, f"{did} {_count(facts.count, 'file')}, {facts.bytes:,} bytes."]
+    return [shown, f"{did} {counted(facts.count, 'file')}, {facts.bytes:,} bytes."]
 
 
 _SIGNS = {"ok": Text("✓", "green"), "warn": Text("!", "bold yellow"), "bad": Text("✗", "bold red")}
@@ -286,7 +281,7 @@ def health(facts: Health) -> Parts:
     for setting in facts.settings:
         is_default = setting.origin == "default"
         origin = Text(setting.origin, "dim" if is_default else "")
-        settings.add_row(setting.key, setting.value or _DASH, origin, style="dim" if is_default else "")
+        settings.add_row(setting.key, setting.value or DASH, origin, style="dim" if is_default else "")
     return [checks, Text(), settings, _verdict(facts.checks)]
 
 
@@ -299,14 +294,14 @@ def _verdict(checks: Sequence[Check]) -> Text:
     bad = sum(check.state == "bad" for check in checks)
     warned = sum(check.state == "warn" for check in checks)
     if bad:
-        return Text(f"\n{_count(bad, 'thing')} to mend.", "bold red")
-    return Text("\nAll is well." if not warned else f"\nIt works, with {_count(warned, 'warning')}.", "green")
+        return Text(f"\n{counted(bad, 'thing')} to mend.", "bold red")
+    return Text("\nAll is well." if not warned else f"\nIt works, with {counted(warned, 'warning')}.", "green")
 
 
 def rebuilt(facts: RebuildReport) -> Parts:
     """`doctor --rebuild`."""
     restored = ", ".join(
-        _count(count, what)
+        counted(count, what)
         for count, what in (
             (facts.tables, "table"),
             (facts.blocks, "block"),
@@ -325,110 +320,3 @@ def new_project(facts: NewProject) -> Parts:
     files = [Text(f"  {name}") for name in facts.files]
     commands = [Text(f"  {command}", "bold") for command in facts.next]
     return [f"Made a project in {facts.folder}:", *files, Text("\nTry:"), *commands]
-
-
-# --- pieces -----------------------------------------------------------------------------------------------------------
-
-
-def grid(*headers: str) -> Table:
-    """An empty table with these columns. `>` before a name puts its values to the right, `~` lets long ones fold."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
-    for header in headers:
-        justify: JustifyMethod = "right" if header.startswith(">") else "left"
-        table.add_column(header.lstrip(">~"), justify=justify, overflow="fold", no_wrap=not header.startswith("~"))
-    return table
-
-
-@dataclass(frozen=True, slots=True)
-class FittedColumn:
-    """A column of rows: its header, its values, and on which side they stand."""
-
-    header: Text
-    cells: tuple[Text, ...]
-    is_right: bool
-
-    @property
-    def width(self) -> int:
-        """What it takes to show all of it."""
-        lines = [line.cell_len for text in (self.header, *self.cells) for line in text.split("\n")]
-        return max(lines, default=1)
-
-
-@dataclass(frozen=True, slots=True)
-class Fitted:
-    """Rows, one a line, with the widest columns cut to the width that there is."""
-
-    columns: tuple[FittedColumn, ...]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        gaps = 3 * (len(self.columns) - 1)
-        widths = fitted([column.width for column in self.columns], options.max_width - gaps)
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-        for column, width in zip(self.columns, widths, strict=True):
-            justify: JustifyMethod = "right" if column.is_right else "left"
-            table.add_column(column.header, justify=justify, width=width, no_wrap=True, overflow="ellipsis")
-        for row in zip(*(column.cells for column in self.columns), strict=True):
-            table.add_row(*row)
-        yield table
-
-
-def fitted(widths: Sequence[int], available: int) -> list[int]:
-    """The widths, the widest of them cut to one limit so that all fit; none is cut below a few letters."""
-    limit = min(max(widths, default=0), max(available, _LEAST_WIDTH))
-    while limit > _LEAST_WIDTH and sum(min(width, limit) for width in widths) > available:
-        limit -= 1
-    return [min(width, limit) for width in widths]
-
-
-_LEAST_WIDTH = 4
-
-
-def heading(text: str) -> Text:
-    """The title of a section."""
-    return Text(f"\n{text}", "bold")
-
-
-def number(count: int | None) -> RenderableType:
-    """A count with commas between thousands, or a dash."""
-    return _DASH if count is None else f"{count:,}"
-
-
-def moment(when: datetime | None, *, millis: bool = False) -> RenderableType:
-    """A time in UTC, or a dash."""
-    if when is None:
-        return _DASH
-    in_utc = when.astimezone(UTC)
-    return f"{in_utc:%Y-%m-%d %H:%M:%S}" + (f".{in_utc.microsecond // 1000:03d}" if millis else "")
-
-
-def age(seconds: float | None) -> RenderableType:
-    """How long ago, in the largest fitting unit."""
-    if seconds is None:
-        return _DASH
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} s"
-
-
-def short(block_hash: str) -> Text:
-    """The beginning of a hash: enough to tell blocks apart, and accepted wherever a block is asked for."""
-    return Text(block_hash[:HASH_LETTERS], "cyan")
-
-
-def value(item: object) -> Text:
-    """A value of a row in one line."""
-    if item is None:
-        return Text("NULL", "dim")
-    shown = plain(item)
-    text = shown if isinstance(shown, str) else str(shown).lower() if isinstance(shown, bool) else str(shown)
-    return Text("".join(_visible(sign) for sign in text))
-
-
-def _visible(sign: str) -> str:
-    """Line breaks and control codes of a value must not reach the terminal as such."""
-    return sign if sign.isprintable() else sign.encode("unicode_escape").decode("ascii")
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seamark.tables.context import TableContext
-from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame
+from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, as_it_stands
 from seamark.tables.publish import writing
 from seamark.tables.stage import SMALL_BYTES, SMALL_RECORDS
 
@@ -32,7 +32,7 @@ def computed(context: TableContext, rows: CheckedFrame, schema: pa.Schema) -> It
             yield LocalFrame(pa.concat_tables(tables).cast(schema) if tables else schema.empty_table())
         else:
             reader = context.session().read.schema(rows.frame.schema).option("datetimeRebaseMode", "CORRECTED")
-            yield SparkFrame(reader.parquet(*[path for path, _, _ in files]))
+            yield SparkFrame(reader.parquet(*[as_it_stands(path) for path, _, _ in files]))
 
 
 def _write(rows: SparkFrame, folder: str) -> list[tuple[str, int, int]]:

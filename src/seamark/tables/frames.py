@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -161,6 +162,11 @@ def _check_spark(table: str, columns: list[Column], frame: DataFrame, *, only_ke
 def quoted(name: str) -> str:
     """A column's name as Spark reads it whatever signs it has."""
     return f"`{name.replace('`', '``')}`"
+
+
+def as_it_stands(path: str) -> str:
+    """A path as Spark reads it whatever signs it has: Spark takes a path for a pattern."""
+    return re.sub(r"([\[\]{}*?\\])", r"\\\1", path)
 
 
 def _name_issues(columns: list[Column], names: Sequence[str], *, only_key: bool) -> list[str]:

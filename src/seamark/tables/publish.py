@@ -12,12 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-
 from seamark import faults
 from seamark.control import BlockEntry, CommitRequest, Lease, RunRecord, TableAppend, TableHead
-from seamark.errors import ChainRuleBroken, ObjectMissing
+from seamark.errors import ChainRuleBroken
 from seamark.ledger import (
     AddData,
     Block,
@@ -34,6 +31,7 @@ from seamark.ledger import (
 from seamark.ledger.chain import ChainDraft, ChainTip, DraftBlock, state_at
 from seamark.ledger.events import ExecuteTransform
 from seamark.ledger.objects import ChainFiles, sync_folder
+from seamark.tables.commit_checks import check_blocks
 from seamark.tables.context import TableContext
 from seamark.tables.schema import TableSchema
 from seamark.tables.slices import OpCounts, SliceInfo
@@ -49,6 +47,11 @@ class Planned:
     files: ChainFiles
     head: TableHead | None
     state: ChainState | None
+
+    @property
+    def last_offset(self) -> int | None:
+        """The offset of the last record, or None while there is none."""
+        return self.state.last_offset if self.state else None
 
     @property
     def next_offset(self) -> int:
@@ -185,7 +188,7 @@ def publish(
     """Make drafted blocks true, all of them or none, and mirror the heads."""
     for planned, draft in drafts:
         run.put_blocks(planned.files, draft.blocks)
-        _check_objects(planned, draft)
+        check_blocks(planned.table, planned.files, draft.blocks, context.control.index)
     faults.reached("blocks-staged")
     appends = tuple(table_append(planned, draft) for planned, draft in drafts)
     context.control.commit(
@@ -224,36 +227,6 @@ def _log_commit(record: RunRecord, append: TableAppend, counts: OpCounts) -> Non
             }
         },
     )
-
-
-def _check_objects(planned: Planned, draft: ChainDraft) -> None:
-    """Refuse a block whose files are not there, or whose slice does not hold just the offsets that it declares."""
-    for entry in draft.blocks:
-        event = entry.block.event
-        if not isinstance(event, AddData | ExecuteTransform):
-            continue
-        if event.new_checkpoint and not planned.files.checkpoints.has(event.new_checkpoint.physical_hash):
-            folder = planned.files.checkpoints.folder
-            raise ObjectMissing("checkpoint", event.new_checkpoint.physical_hash, str(folder))
-        if event.new_data:
-            check_slice_offsets(planned.table, planned.files, event.new_data)
-
-
-def check_slice_offsets(table: str, files: ChainFiles, piece: DataSlice) -> None:
-    """Refuse a slice that does not hold exactly the offsets of its interval, in order."""
-    if not files.data.has(piece.physical_hash):
-        raise ObjectMissing("data", piece.physical_hash, str(files.data.folder))
-    offsets = pq.read_table(files.data.path(piece.physical_hash), columns=["offset"]).column("offset")
-    interval = piece.offset_interval
-    expected = interval.end - interval.start + 1
-    if len(offsets) != expected:
-        raise ChainRuleBroken("records in the slice", expected=expected, found=len(offsets), table=table)
-    first, last = offsets[0].as_py(), offsets[-1].as_py()
-    steps = pc.unique(pc.pairwise_diff(offsets.combine_chunks(), 1).drop_null()).to_pylist() if expected > 1 else [1]
-    if first != interval.start or steps != [1]:
-        found = f"{first} to {last} with steps {steps}" if steps != [1] else f"{first} to {last}"
-        wanted = f"{interval.start} to {interval.end} with step 1"
-        raise ChainRuleBroken("offsets in the slice", expected=wanted, found=found, table=table)
 
 
 def table_append(planned: Planned, draft: ChainDraft) -> TableAppend:

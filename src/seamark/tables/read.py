@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -20,7 +19,7 @@ from seamark.errors import NotACommit
 from seamark.ledger import Op
 from seamark.tables.context import TableContext
 from seamark.tables.delta_log import DeltaLog
-from seamark.tables.frames import CheckedFrame, SparkFrame, quoted, refuse_nulls
+from seamark.tables.frames import CheckedFrame, SparkFrame, as_it_stands, quoted, refuse_nulls
 from seamark.tables.schema import TableSchema
 from seamark.tables.types import spark_name, stored_type
 
@@ -66,8 +65,7 @@ def read_slices(source: TableSource, blocks: Sequence[BlockEntry]) -> DataFrame:
         records = session.createDataFrame([], stored)
     else:
         data = source.context.files(source.name).data
-        # Spark takes a path for a pattern: what the warehouse's own name may hold of one has to be taken as it stands.
-        folder = re.sub(r"([\[\]{}*?\\])", r"\\\1", str(data.folder))
+        folder = as_it_stands(str(data.folder))
         paths = [f"{folder}/{block.slice_hash}" for block in blocks if block.slice_hash is not None]
         records = session.read.schema(stored).option("datetimeRebaseMode", "CORRECTED").parquet(*paths)
     narrowed = {c.name: spark_name(c.type) for c in source.schema.columns if stored_type(c.type) != c.type}
@@ -90,8 +88,14 @@ class KeyChoice:
 
     def of(self, frame: DataFrame, key: Sequence[str]) -> DataFrame:
         """The chosen rows of a frame."""
-        if self.predicate is not None:
-            frame = frame.where(self.predicate)
+        return self.matched(self.narrowed(frame), key)
+
+    def narrowed(self, frame: DataFrame) -> DataFrame:
+        """The rows that can be told without looking at the keys one by one: this reaches down to the files."""
+        return frame if self.predicate is None else frame.where(self.predicate)
+
+    def matched(self, frame: DataFrame, key: Sequence[str]) -> DataFrame:
+        """Of narrowed rows, those that were chosen."""
         return frame if self.keys is None else frame.join(self.keys, list(key), "left_semi")
 
 
@@ -177,6 +181,30 @@ def read_images(source: TableSource, *, upto: int | None, choice: KeyChoice = EV
     if source.schema.key:
         standing = _without(source, standing, tail, blocks)
     return standing.unionByName(_live(source, tail))
+
+
+def read_versions(source: TableSource, *, upto: int, choice: KeyChoice = EVERYTHING) -> DataFrame:
+    """All that is known of the chosen keys, as `offset`, `op` and columns: the greatest offset has the last word.
+
+    Nothing is resolved, so reading it is one Spark job; who takes it finds the last word himself.
+    """
+    names = [quoted(name) for name in source.schema.names]
+    base = newest_base(source, upto)
+    blocks = source.context.control.index.slices(source.name, after=base.last_offset if base else None, upto=upto)
+    records = choice.narrowed(read_slices(source, blocks)).where(F.col("op") != int(Op.CORRECT_FROM))
+    versions = records.select("offset", "op", *names)
+    if base is not None:
+        standing = choice.narrowed(_read_base(source, base))
+        folded = standing.select(F.col("_offset").alias("offset"), F.lit(int(Op.APPEND)).alias("op"), *names)
+        versions = folded.unionByName(versions) if blocks else folded
+    return choice.matched(versions, source.schema.key)  # once, after the union: the keys are sent to the tasks once
+
+
+def count_versions(source: TableSource, *, upto: int) -> int:
+    """How many rows `read_versions` of the whole table has at the most."""
+    base = newest_base(source, upto)
+    blocks = source.context.control.index.slices(source.name, after=base.last_offset if base else None, upto=upto)
+    return (base.row_count if base else 0) + count_records(blocks)
 
 
 def _without(source: TableSource, standing: DataFrame, tail: DataFrame, blocks: Sequence[BlockEntry]) -> DataFrame:

@@ -84,7 +84,7 @@ class RunReader:
     def key(self, number: int) -> Key:
         """The key of a record, in a form that sorts as Spark and Arrow sort."""
         batch, place = self._find(number)
-        return tuple(_ordered(batch.column(name)[place].as_py()) for name in self._key)
+        return tuple(ordered(batch.column(name)[place].as_py()) for name in self._key)
 
     def _find(self, number: int) -> tuple[pa.RecordBatch, int]:
         which = bisect_right(self._starts, number) - 1
@@ -95,7 +95,8 @@ class RunReader:
         return pa.Table.from_batches(self._batches, self._file.schema).slice(start, stop - start)
 
 
-def _ordered(value: Any) -> Any:
+def ordered(value: Any) -> Any:
+    """A value in a form that compares as Spark compares it."""
     if isinstance(value, float):  # NaN is the greatest number, and 0.0 and -0.0 are one
         return (1, 0.0) if math.isnan(value) else (0, value + 0.0)
     return value

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 import pyarrow as pa
 
 from seamark.clock import from_millis, to_millis
 from seamark.errors import DuplicateKey
 from seamark.tables.context import TableContext
-from seamark.tables.frames import quoted, refuse_nulls
+from seamark.tables.frames import CheckedFrame, LocalFrame, quoted, refuse_nulls
 from seamark.tables.runs import Run, Stretch, cut_runs, read_stretches, write_run
 from seamark.tables.schema import TableSchema
 from seamark.tables.slices import OP, OpCounts, SliceInfo, doubled_key, sort_records, write_slice
@@ -33,6 +33,11 @@ _SLICE_COLUMNS = (
     "place int, logical_hash string, physical_hash string, size long, first_offset long, last_offset long, "
     "newest_event_time long, doubled string"
 )
+
+
+def is_small(rows: CheckedFrame) -> TypeGuard[LocalFrame]:
+    """Whether rows are at hand, and few enough to be compared there."""
+    return isinstance(rows, LocalFrame) and rows.rows.num_rows <= SMALL_RECORDS and rows.rows.nbytes <= SMALL_BYTES
 
 
 @dataclass(frozen=True, slots=True)

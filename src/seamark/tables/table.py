@@ -13,27 +13,27 @@ import pyarrow as pa
 from seamark.control import TableHead
 from seamark.errors import InvalidSchema, WrongVerb
 from seamark.ledger import DatasetKind
-from seamark.tables import diff
+from seamark.tables.change import (
+    Change,
+    NoRecords,
+    append_change,
+    appended_rows,
+    checked_choice,
+    delete_change,
+    replace_change,
+    spark_errors_explained,
+    upsert_change,
+)
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
 from seamark.tables.fold import FoldReport, fold_table
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, check_frame
 from seamark.tables.publish import Planned
-from seamark.tables.read import EVERYTHING, KeyChoice, TableSource, check_as_of, choose_keys, read_changes, read_rows
+from seamark.tables.read import TableSource, check_as_of, read_changes, read_rows
 from seamark.tables.schema import TableSchema
 from seamark.tables.slices import doubled_key, sort_records
 from seamark.tables.stage import refuse_doubled_key
-from seamark.tables.write import (
-    NOTHING_ELSE,
-    Advance,
-    Change,
-    Commit,
-    FrameChange,
-    NoRecords,
-    appended_rows,
-    spark_errors_explained,
-    write_change,
-)
+from seamark.tables.write import NOTHING_ELSE, Advance, Commit, write_change
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -110,20 +110,20 @@ class Table:
         """Make a frame's rows the table's for their keys; gives what was written, or None if nothing differs."""
         self._only_keyed("upsert", "append")
         with self._computed(self._checked(frame)) as rows:
-            return self._write("upsert", lambda planned: self._upserted(rows, planned))
+            return self._write("upsert", lambda planned: upsert_change(self._source, rows, planned.last_offset))
 
     def replace(self, frame: Frame) -> Commit | None:
         """Make a frame the whole table: rows that are not in it are retracted."""
         self._only_keyed("replace", "append")
         rows = self._checked(frame)
-        return self._write("replace", lambda planned: self._replaced(rows, planned))
+        return self._write("replace", lambda planned: replace_change(self._source, rows, planned.last_offset))
 
     def delete(self, keys: Frame) -> Commit | None:
         """Retract the rows with these keys; keys that are not there do not matter, nor do other columns."""
         self._only_keyed("delete", "append")
         checked = check_frame(self.name, self.schema, keys, only_key=True)
         with self._computed(checked, only_key=True) as wanted:
-            return self._write("delete", lambda planned: self._deleted(wanted, planned))
+            return self._write("delete", lambda planned: delete_change(self._source, wanted, planned.last_offset))
 
     def append(self, frame: Frame) -> Commit | None:
         """Add the rows of a frame to an append-only table, in the frame's order."""
@@ -133,7 +133,7 @@ class Table:
                 hint="use `upsert`, `replace` or `delete`.",
             )
         rows = check_frame(self.name, self.schema, frame)
-        return self._write("append", lambda _: self._appended(rows))
+        return self._write("append", lambda _: append_change(self._source, rows))
 
     def set_watermark(self, moment: datetime) -> Commit | None:
         """Say that nothing older than this is expected any more; gives None if the watermark stands there already."""
@@ -155,7 +155,7 @@ class Table:
     def _checked(self, frame: Frame) -> CheckedFrame:
         rows = check_frame(self.name, self.schema, frame)
         if isinstance(rows, LocalFrame):
-            records = appended_rows(rows.rows).records
+            records = appended_rows(rows.rows)
             refuse_doubled_key(self.name, doubled_key(self.schema, sort_records(self.schema, records)))
         return rows
 
@@ -175,43 +175,6 @@ class Table:
                 yield check_frame(self.name, self.schema, at_hand.rows, only_key=True)
             else:
                 yield self._checked(at_hand.rows)
-
-    def _upserted(self, rows: CheckedFrame, planned: Planned) -> Change:
-        if _is_empty(planned) or _has_no_rows(rows):
-            return self._appended(rows)
-        choice = choose_keys(self._source, rows) if isinstance(rows, LocalFrame) else EVERYTHING
-        return FrameChange(diff.upserted(self.schema, self._to_spark(rows), self._standing(planned, choice)))
-
-    def _replaced(self, rows: CheckedFrame, planned: Planned) -> Change:
-        if _is_empty(planned):
-            return self._appended(rows)
-        standing = self._standing(planned)
-        if _has_no_rows(rows):
-            return FrameChange(diff.retracted(self.schema, standing))
-        return FrameChange(diff.replaced(self.schema, self._to_spark(rows), standing))
-
-    def _deleted(self, keys: CheckedFrame, planned: Planned) -> Change:
-        if _is_empty(planned) or _has_no_rows(keys):
-            return NoRecords()
-        return FrameChange(diff.retracted(self.schema, self._standing(planned, self._choice(keys))))
-
-    def _appended(self, rows: CheckedFrame) -> Change:
-        if isinstance(rows, SparkFrame):
-            return FrameChange(diff.appended(self.schema, rows.frame))
-        return appended_rows(rows.rows) if rows.rows.num_rows else NoRecords()
-
-    def _standing(self, planned: Planned, choice: KeyChoice = EVERYTHING) -> DataFrame:
-        last = planned.state.last_offset if planned.state else None
-        return read_rows(self._source, upto=last, choice=choice)
-
-    def _choice(self, keys: CheckedFrame) -> KeyChoice:
-        with spark_errors_explained(self._source):  # a frame of keys is computed to see how many there are
-            return choose_keys(self._source, keys)
-
-    def _to_spark(self, rows: CheckedFrame) -> DataFrame:
-        if isinstance(rows, SparkFrame):
-            return diff.refuse_doubled(self.schema, rows.frame)
-        return self._source.context.session().createDataFrame(rows.rows, self.schema.spark())
 
     def _only_keyed(self, verb: str, fitting: str) -> None:
         if not self.key:
@@ -240,7 +203,7 @@ class Table:
         """The rows for a frame of keys, each once."""
         self._only_keyed("get_data", "rows")
         keys = check_frame(self.name, self.schema, idx, only_key=True)
-        return read_rows(self._source, upto=self.head.offset, choice=self._choice(keys))
+        return read_rows(self._source, upto=self.head.offset, choice=checked_choice(self._source, keys))
 
     def changes(self, after: int | None = None, upto: int | None = None) -> DataFrame:
         """The records with after < offset <= upto, in order: offset, op, both times, and the table's columns."""
@@ -254,11 +217,3 @@ class Table:
 def _of_columns(schema: TableSchema, rows: SparkFrame) -> pa.Schema:
     """The Arrow types of a frame's columns; whether they hold NULLs is yet to be seen."""
     return pa.schema([pa.field(name, schema.column(name).type) for name in rows.frame.columns])
-
-
-def _is_empty(planned: Planned) -> bool:
-    return planned.state is None or planned.state.last_offset is None
-
-
-def _has_no_rows(rows: CheckedFrame) -> bool:
-    return isinstance(rows, LocalFrame) and rows.rows.num_rows == 0

@@ -6,19 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, TypeAlias
-
-import pyarrow as pa
 
 from seamark import faults
 from seamark.clock import commit_time
 from seamark.control import Lease, RunRecord, write_lease_name
-from seamark.errors import CommitConflict, ComputeFailed, LeaseHeld, StagedFilesGone
-from seamark.ledger import DatasetKind, Op, SourceState
+from seamark.errors import CommitConflict, LeaseHeld, StagedFilesGone
+from seamark.ledger import DatasetKind, SourceState
 from seamark.ledger.chain import ChainDraft
-from seamark.tables.convert import misfit_in
-from seamark.tables.diff import doubled_in
-from seamark.tables.frames import bad_value
+from seamark.tables.change import Change, LocalChange, NoRecords, spark_errors_explained
 from seamark.tables.publish import (
     Planned,
     Writing,
@@ -31,12 +26,7 @@ from seamark.tables.publish import (
 )
 from seamark.tables.read import TableSource
 from seamark.tables.schema import TableSchema, check_evolution
-from seamark.tables.slices import OP
-from seamark.tables.stage import StagedChange, Target, refuse_doubled_key, stage_frame, stage_local, stage_nothing
-from seamark.tables.types import spark_name
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from seamark.tables.stage import StagedChange, Target, stage_frame, stage_local, stage_nothing
 
 # After this many conflicts a writer reserves the table, so that a slow one is not outrun for ever by quick ones.
 CONFLICTS_BEFORE_RESERVING = 2
@@ -58,28 +48,6 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class LocalChange:
-    """Records that are at hand: `op` and the table's columns."""
-
-    records: pa.Table
-
-
-@dataclass(frozen=True, slots=True)
-class FrameChange:
-    """Records that Spark will compute."""
-
-    records: DataFrame
-
-
-@dataclass(frozen=True, slots=True)
-class NoRecords:
-    """A change without records: only the watermark or the source's state may move."""
-
-
-Change: TypeAlias = LocalChange | FrameChange | NoRecords
-
-
-@dataclass(frozen=True, slots=True)
 class Advance:
     """What may move besides the records."""
 
@@ -88,12 +56,6 @@ class Advance:
 
 
 NOTHING_ELSE = Advance()
-
-
-def appended_rows(rows: pa.Table) -> LocalChange:
-    """All rows at hand as new records."""
-    ops = pa.repeat(pa.scalar(int(Op.APPEND), pa.int32()), rows.num_rows)
-    return LocalChange(rows.add_column(0, pa.field(OP, pa.int32(), nullable=False), ops))
 
 
 def write_change(
@@ -183,28 +145,6 @@ def _stage(source: TableSource, run: Writing, planned: Planned, change: Change) 
         return stage_local(target, change.records)
     with spark_errors_explained(source):
         return stage_frame(source.context, target, change.records)
-
-
-@contextmanager
-def spark_errors_explained(source: TableSource) -> Iterator[None]:
-    """Turn an error of Spark's into ours: what was wrong with the frame, or that it could not be computed."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    try:
-        yield
-    except (PySparkException, Py4JError) as error:
-        text = str(error)
-        refuse_doubled_key(source.name, doubled_in(text))
-        misfit = misfit_in(text)
-        if misfit is not None:
-            column, value = misfit
-            raise bad_value(source.name, column, value, spark_name(source.schema.column(column).type)) from None
-        raise ComputeFailed(
-            f"table '{source.name}': Spark failed while it computed the frame: {text.strip().splitlines()[0]} "
-            "Nothing was written.",
-            hint="the cause is below; the frame fails in the same way with `df.count()`.",
-        ) from error
 
 
 def _advances(planned: Planned, advance: Advance) -> bool:

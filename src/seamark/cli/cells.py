@@ -1,0 +1,122 @@
+"""The pieces that tables on the terminal are made of: grids, cells, counts, times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from seamark.cli.plain import plain
+
+HASH_LETTERS = 13  # the five that all hashes begin with, and eight more
+DASH = Text("–", "dim")
+
+
+def grid(*headers: str) -> Table:
+    """An empty table with these columns. `>` before a name puts its values to the right, `~` lets long ones fold."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
+    for header in headers:
+        justify: JustifyMethod = "right" if header.startswith(">") else "left"
+        table.add_column(header.lstrip(">~"), justify=justify, overflow="fold", no_wrap=not header.startswith("~"))
+    return table
+
+
+@dataclass(frozen=True, slots=True)
+class FittedColumn:
+    """A column of rows: its header, its values, and on which side they stand."""
+
+    header: Text
+    cells: tuple[Text, ...]
+    is_right: bool
+
+    @property
+    def width(self) -> int:
+        """What it takes to show all of it."""
+        lines = [line.cell_len for text in (self.header, *self.cells) for line in text.split("\n")]
+        return max(lines, default=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """Rows, one a line, with the widest columns cut to the width that there is."""
+
+    columns: tuple[FittedColumn, ...]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        gaps = 3 * (len(self.columns) - 1)
+        widths = fitted([column.width for column in self.columns], options.max_width - gaps)
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        for column, width in zip(self.columns, widths, strict=True):
+            justify: JustifyMethod = "right" if column.is_right else "left"
+            table.add_column(column.header, justify=justify, width=width, no_wrap=True, overflow="ellipsis")
+        for row in zip(*(column.cells for column in self.columns), strict=True):
+            table.add_row(*row)
+        yield table
+
+
+def fitted(widths: Sequence[int], available: int) -> list[int]:
+    """The widths, the widest of them cut to one limit so that all fit; none is cut below a few letters."""
+    limit = min(max(widths, default=0), max(available, _LEAST_WIDTH))
+    while limit > _LEAST_WIDTH and sum(min(width, limit) for width in widths) > available:
+        limit -= 1
+    return [min(width, limit) for width in widths]
+
+
+_LEAST_WIDTH = 4
+
+
+def heading(text: str) -> Text:
+    """The title of a section."""
+    return Text(f"\n{text}", "bold")
+
+
+def number(count: int | None) -> RenderableType:
+    """A count with commas between thousands, or a dash."""
+    return DASH if count is None else f"{count:,}"
+
+
+def moment(when: datetime | None, *, millis: bool = False) -> RenderableType:
+    """A time in UTC, or a dash."""
+    if when is None:
+        return DASH
+    in_utc = when.astimezone(UTC)
+    return f"{in_utc:%Y-%m-%d %H:%M:%S}" + (f".{in_utc.microsecond // 1000:03d}" if millis else "")
+
+
+def age(seconds: float | None) -> RenderableType:
+    """How long ago, in the largest fitting unit."""
+    if seconds is None:
+        return DASH
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def short(block_hash: str) -> Text:
+    """The beginning of a hash: enough to tell blocks apart, and accepted wherever a block is asked for."""
+    return Text(block_hash[:HASH_LETTERS], "cyan")
+
+
+def value(item: object) -> Text:
+    """A value of a row in one line."""
+    if item is None:
+        return Text("NULL", "dim")
+    shown = plain(item)
+    text = shown if isinstance(shown, str) else str(shown).lower() if isinstance(shown, bool) else str(shown)
+    return Text("".join(_visible(sign) for sign in text))
+
+
+def _visible(sign: str) -> str:
+    """Line breaks and control codes of a value must not reach the terminal as such."""
+    return sign if sign.isprintable() else sign.encode("unicode_escape").decode("ascii")
+
+
+def counted(count: int, what: str) -> str:
+    """A count with the name of what is counted."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,143 @@
+"""From rows to a change: what each verb makes of the rows it is given and the rows that stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from seamark.errors import ComputeFailed
+from seamark.ledger import Op
+from seamark.tables import diff, local_diff
+from seamark.tables.convert import misfit_in
+from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, bad_value
+from seamark.tables.read import (
+    EVERYTHING,
+    KeyChoice,
+    TableSource,
+    choose_keys,
+    count_versions,
+    read_rows,
+    read_versions,
+)
+from seamark.tables.slices import OP
+from seamark.tables.stage import SMALL_RECORDS, is_small, refuse_doubled_key
+from seamark.tables.types import spark_name
+
+
+@dataclass(frozen=True, slots=True)
+class LocalChange:
+    """Records that are at hand: `op` and the table's columns."""
+
+    records: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class FrameChange:
+    """Records that Spark will compute."""
+
+    records: DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class NoRecords:
+    """A change without records: only the watermark or the source's state may move."""
+
+
+Change: TypeAlias = LocalChange | FrameChange | NoRecords
+
+
+def append_change(source: TableSource, rows: CheckedFrame) -> Change:
+    """All rows as new ones."""
+    if isinstance(rows, SparkFrame):
+        return FrameChange(diff.appended(source.schema, rows.frame))
+    return LocalChange(appended_rows(rows.rows)) if rows.rows.num_rows else NoRecords()
+
+
+def appended_rows(rows: pa.Table) -> pa.Table:
+    """Rows at hand as records of new rows."""
+    ops = pa.repeat(pa.scalar(int(Op.APPEND), pa.int32()), rows.num_rows)
+    return rows.add_column(0, pa.field(OP, pa.int32(), nullable=False), ops)
+
+
+def upsert_change(source: TableSource, rows: CheckedFrame, last: int | None) -> Change:
+    """Rows that are new or differ from those that stood after the record `last`."""
+    if last is None or _has_no_rows(rows):
+        return append_change(source, rows)
+    if is_small(rows):
+        return LocalChange(local_diff.upserted(source.schema, rows.rows, _standing_rows(source, rows, last)))
+    choice = choose_keys(source, rows) if isinstance(rows, LocalFrame) else EVERYTHING
+    standing = read_rows(source, upto=last, choice=choice)
+    return FrameChange(diff.upserted(source.schema, _to_spark(source, rows), standing))
+
+
+def replace_change(source: TableSource, rows: CheckedFrame, last: int | None) -> Change:
+    """The same, and rows that stand and are not among the given ones."""
+    if last is None:
+        return append_change(source, rows)
+    if is_small(rows) and count_versions(source, upto=last) <= SMALL_RECORDS:
+        return LocalChange(local_diff.replaced(source.schema, rows.rows, _standing_rows(source, None, last)))
+    standing = read_rows(source, upto=last)
+    if _has_no_rows(rows):
+        return FrameChange(diff.retracted(source.schema, standing))
+    return FrameChange(diff.replaced(source.schema, _to_spark(source, rows), standing))
+
+
+def delete_change(source: TableSource, keys: CheckedFrame, last: int | None) -> Change:
+    """The rows with these keys, as retracted ones."""
+    if last is None or _has_no_rows(keys):
+        return NoRecords()
+    if is_small(keys):
+        return LocalChange(local_diff.retracted(source.schema, _standing_rows(source, keys, last)))
+    standing = read_rows(source, upto=last, choice=checked_choice(source, keys))
+    return FrameChange(diff.retracted(source.schema, standing))
+
+
+def _has_no_rows(rows: CheckedFrame) -> bool:
+    return isinstance(rows, LocalFrame) and rows.rows.num_rows == 0
+
+
+def _standing_rows(source: TableSource, keys: LocalFrame | None, last: int) -> local_diff.StandingRows:
+    """The rows with these keys, or all rows, on the driver: one Spark job."""
+    choice = EVERYTHING if keys is None else choose_keys(source, keys)
+    with spark_errors_explained(source):
+        versions = read_versions(source, upto=last, choice=choice).toArrow()
+    return local_diff.StandingRows.of(source.schema, versions)
+
+
+def _to_spark(source: TableSource, rows: CheckedFrame) -> DataFrame:
+    if isinstance(rows, SparkFrame):
+        return diff.refuse_doubled(source.schema, rows.frame)
+    return source.context.session().createDataFrame(rows.rows, source.schema.spark())
+
+
+def checked_choice(source: TableSource, keys: CheckedFrame) -> KeyChoice:
+    """How to read the rows with these keys; a frame of keys is computed a little way, to see how many there are."""
+    with spark_errors_explained(source):
+        return choose_keys(source, keys)
+
+
+@contextmanager
+def spark_errors_explained(source: TableSource) -> Iterator[None]:
+    """Turn an error of Spark's into ours: what was wrong with the frame, or that it could not be computed."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        text = str(error)
+        refuse_doubled_key(source.name, diff.doubled_in(text))
+        misfit = misfit_in(text)
+        if misfit is not None:
+            column, value = misfit
+            raise bad_value(source.name, column, value, spark_name(source.schema.column(column).type)) from None
+        raise ComputeFailed(
+            f"table '{source.name}': Spark failed while it computed the frame: {text.strip().splitlines()[0]} "
+            "Nothing was written.",
+            hint="the cause is below; the frame fails in the same way with `df.count()`.",
+        ) from error
