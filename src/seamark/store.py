@@ -118,6 +118,8 @@ class DataStore:
         standing = self._standing_schema(self.control.index.head(name))
         if standing is not None and check_evolution(name, standing, declared):
             grow_schema(self._context, name, declared)
+        elif standing is not None:
+            declared = standing  # the same columns, in the order that the table has them
         table = Table(self._context, name, declared, changefeeds=dict(changefeeds or {}))
         self._declared[name] = table
         return table

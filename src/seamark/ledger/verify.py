@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -135,51 +136,66 @@ def _verify_checkpoint(table: str, files: ChainFiles, block: str, expected: str,
 def _verify_slice(
     table: str, files: ChainFiles, block_name: str, block: Block, piece: DataSlice, kind: DatasetKind
 ) -> Iterator[Finding]:
+    """One finding at the most: the first thing that is wrong explains the others."""
     expected = piece.physical_hash
     path = files.data.path(expected)
     if not path.is_file():
         yield _finding(table, block_name, "missing data", expected, "nothing", f"slice {expected} is not there")
         return
     found = file_hash(path)
+    trouble = _trouble_with_file(path, piece, block) if found == expected else _trouble_with_records(path, piece, block)
     # A derived table may be encoded anew, for it can be computed again; a root table's bytes are all that there is.
     if found != expected and kind == DatasetKind.ROOT:
-        yield _finding(table, block_name, "physical hash", expected, found, f"slice {expected} was changed")
-    if found == expected and path.stat().st_size != piece.size:
-        size = str(path.stat().st_size)
-        yield _finding(table, block_name, "size", str(piece.size), size, f"slice {expected} has another size")
+        also = f" ({trouble.what})" if trouble else " (its records are the same, encoded anew)"
+        yield _finding(table, block_name, "physical hash", expected, found, f"slice {expected} was changed{also}")
+    elif trouble is not None:
+        yield _finding(table, block_name, trouble.kind, trouble.expected, trouble.found, trouble.what)
+
+
+@dataclass(frozen=True, slots=True)
+class _Trouble:
+    kind: str
+    expected: str
+    found: str
+    what: str
+
+
+def _trouble_with_file(path: Path, piece: DataSlice, block: Block) -> _Trouble | None:
+    size = path.stat().st_size
+    if size != piece.size:
+        return _Trouble("size", str(piece.size), str(size), f"slice {piece.physical_hash} has another size")
+    return _trouble_with_records(path, piece, block)
+
+
+def _trouble_with_records(path: Path, piece: DataSlice, block: Block) -> _Trouble | None:
     try:
-        yield from _verify_records(table, block_name, block, piece, pq.ParquetFile(path))
-    except (pa.ArrowInvalid, pa.ArrowException, OSError, KeyError) as error:
-        if kind != DatasetKind.ROOT or found == expected:
-            reason = str(error).splitlines()[0]
-            yield _finding(table, block_name, "unreadable data", "a slice", reason, f"slice {expected} cannot be read")
+        return _first_in_records(pq.ParquetFile(path), piece, block)
+    except (pa.ArrowException, OSError, KeyError) as error:
+        reason = str(error).splitlines()[0]
+        return _Trouble("unreadable data", "a slice", reason, f"slice {piece.physical_hash} cannot be read")
 
 
-def _verify_records(
-    table: str, block_name: str, block: Block, piece: DataSlice, opened: pq.ParquetFile
-) -> Iterator[Finding]:
+def _first_in_records(opened: pq.ParquetFile, piece: DataSlice, block: Block) -> _Trouble | None:
     """Count, offsets, times and ops of the records, and their logical hash, reading the slice once."""
     interval = piece.offset_interval
-    wanted = interval.end - interval.start + 1
-    if opened.metadata.num_rows != wanted:
-        counted = str(opened.metadata.num_rows)
-        yield _finding(table, block_name, "records", str(wanted), counted, "its slice has another number of records")
+    wanted, counted = interval.end - interval.start + 1, opened.metadata.num_rows
+    if counted != wanted:
+        return _Trouble("records", str(wanted), str(counted), "its slice has another number of records")
     hasher: LogicalHasher | None = None
-    next_offset, told, last_op = interval.start, False, None
+    next_offset, last_op = interval.start, None
     for batch in opened.iter_batches(batch_size=128 * 1024):
         hasher = hasher or LogicalHasher(batch.schema)
         hasher.update(batch)
-        if not told:
-            trouble = _first_trouble(batch, next_offset, block, last_op)
-            if trouble is not None:
-                told = True
-                yield _finding(table, block_name, *trouble)
+        trouble = _first_trouble(batch, next_offset, block, last_op)
+        if trouble is not None:
+            return _Trouble(*trouble)
         next_offset += batch.num_rows
         last_op = batch.column("op")[-1].as_py() if batch.num_rows else last_op
     found = (hasher or LogicalHasher(opened.schema_arrow)).text()
     if found != piece.logical_hash:
-        text = f"the records of slice {piece.physical_hash} are not those that were committed"
-        yield _finding(table, block_name, "logical hash", piece.logical_hash, found, text)
+        what = f"the records of slice {piece.physical_hash} are not those that were committed"
+        return _Trouble("logical hash", piece.logical_hash, found, what)
+    return None
 
 
 def _first_trouble(

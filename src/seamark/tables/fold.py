@@ -16,7 +16,7 @@ from seamark.ledger import Op
 from seamark.tables.cache import BaseCache
 from seamark.tables.delta_log import DeltaLog
 from seamark.tables.frames import quoted
-from seamark.tables.read import TableSource, count_records, last_images, newest_base, read_images
+from seamark.tables.read import TableSource, count_records, count_versions, last_images, newest_base, read_images
 
 # Up to this share of the base a tail is merged into the files that it touches; a larger one makes it worth writing all
 # of the base anew, in order.
@@ -107,11 +107,10 @@ def _session_for(source: TableSource, head: TableHead, sequence: int) -> Callabl
 
 
 def _write_anew(source: TableSource, upto: int) -> None:
-    images = read_images(source, upto=upto)
+    images = read_images(source, upto=upto).select(*_base_columns(source))
     key = [quoted(name) for name in source.schema.key]
     if key:
-        rows = count_records(source.context.control.index.slices(source.name, after=None, upto=upto))
-        files = max(1, -(-rows // ROWS_A_FILE))
+        files = max(1, -(-count_versions(source, upto=upto) // ROWS_A_FILE))
         # Sampling for the ranges reads the slices twice; it is what makes the files disjoint by key.
         ordered = images.repartitionByRange(files, *key) if files > 1 else images.coalesce(1)
         images = ordered.sortWithinPartitions(*key)
@@ -119,10 +118,13 @@ def _write_anew(source: TableSource, upto: int) -> None:
     writer.save(source.base_folder)
 
 
+def _base_columns(source: TableSource) -> list[str]:
+    """The columns of the base: the table's own, then the hidden ones."""
+    return [*(quoted(name) for name in source.schema.names), "_offset", "event_time"]
+
+
 def _append(source: TableSource, blocks: Sequence[BlockEntry]) -> None:
-    tail = last_images(source, blocks)
-    names = [quoted(name) for name in source.schema.names]
-    added = tail.select(F.col("offset").alias("_offset"), "event_time", *names)
+    added = last_images(source, blocks).withColumnRenamed("offset", "_offset").select(*_base_columns(source))
     added.write.format("delta").mode("append").option("mergeSchema", "true").save(source.base_folder)
 
 

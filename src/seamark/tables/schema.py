@@ -199,6 +199,8 @@ def _normal(arrow: pa.DataType) -> pa.DataType | None:
         return pa.timestamp("us") if arrow.tz is None else UTC_MICROS
     if pa.types.is_date(arrow):
         return pa.date32()
+    if pa.types.is_decimal(arrow) and not pa.types.is_decimal128(arrow):
+        return None
     if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
         item = _normal(arrow.value_type)
         return None if item is None else pa.list_(item)
