@@ -44,6 +44,8 @@ def runtime_conf(settings: SparkSettings) -> dict[str, str]:
         # slices go through Python in Arrow batches, and each batch has its price; Spark bounds their bytes too
         "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
         "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+        # a read of up to a hundred keys skips pages by each of them, not only by the least and the greatest
+        "spark.sql.parquet.pushdown.inFilterThreshold": "200",
         "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
         # a read of many slices lists them in this process instead of starting a Spark job for it
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",

@@ -6,11 +6,11 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlparse
 
 from seamark.control import BlockEntry
 from seamark.ledger.objects import ChainFiles
 from seamark.tables.context import STAGING_FOLDER, TableContext
+from seamark.tables.delta_log import DeltaLog
 from seamark.tables.read import TableSource
 
 FILES_AT_ONCE = 500  # removed while nobody can register files, so not too many
@@ -116,15 +116,15 @@ def _old_base_files(source: TableSource, grace: float, *, dry_run: bool) -> Iter
     dropped = bases[len(kept) :]
     if not dropped:
         return
-    needed = {path for version in kept for path in _base_files(source, version.delta_version)}
+    log = DeltaLog(Path(source.base_folder))
+    needed = {
+        path.resolve()
+        for version in kept
+        if log.has(version.delta_version)
+        for path in log.files(version.delta_version)
+    }
     for path in sorted(Path(source.base_folder).glob("*.parquet")):
         if path.resolve() not in needed and _is_old(source.context, path, grace):
             yield path
     if not dry_run:
         source.context.control.index.drop_bases(source.name, [version.delta_version for version in dropped])
-
-
-def _base_files(source: TableSource, version: int) -> Iterator[Path]:
-    reader = source.context.session().read.format("delta").option("versionAsOf", version)
-    for url in reader.load(source.base_folder).inputFiles():
-        yield Path(unquote(urlparse(url).path)).resolve()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
@@ -43,6 +45,11 @@ class DeltaLog:
         live = self._live_files(version)
         return sum(self._rows_of(path, stats) for path, stats in live.items())
 
+    def files(self, version: int) -> tuple[Path, ...]:
+        """The Parquet files of a version. They are remembered for as long as the log has the same file for it."""
+        entry = self._path(version).stat()
+        return _files_of(self._folder.parent, version, (entry.st_ino, entry.st_mtime_ns))
+
     def _live_files(self, version: int) -> dict[str, str | None]:
         """The files of a version with their statistics: from the last checkpoint on, or from the beginning."""
         checkpoint = max((v for v in self._checkpoints() if v <= version), default=None)
@@ -62,7 +69,7 @@ class DeltaLog:
 
     def _rows_of(self, path: str, stats: str | None) -> int:
         counted = json.loads(stats).get("numRecords") if stats else None
-        return pq.read_metadata(self._folder.parent / path).num_rows if counted is None else int(counted)
+        return pq.read_metadata(self._folder.parent / unquote(path)).num_rows if counted is None else int(counted)
 
     def _versions(self) -> Iterator[int]:
         paths = sorted(self._folder.glob("*.json"), reverse=True)
@@ -77,3 +84,9 @@ class DeltaLog:
 
     def _actions(self, version: int) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self._path(version).read_text().splitlines() if line.strip()]
+
+
+@lru_cache(maxsize=512)
+def _files_of(folder: Path, version: int, _entry: tuple[int, int]) -> tuple[Path, ...]:
+    live = DeltaLog(folder)._live_files(version)
+    return tuple(folder / unquote(path) for path in sorted(live))

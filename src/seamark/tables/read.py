@@ -172,12 +172,12 @@ def read_images(source: TableSource, *, upto: int | None, choice: KeyChoice = EV
     base = newest_base(source, upto)
     after = base.last_offset if base else None
     blocks = source.context.control.index.slices(source.name, after=after, upto=upto)
-    tail = last_images(source, blocks, choice)
     if base is None:
-        return _live(source, tail)
+        return _live(source, last_images(source, blocks, choice))
     standing = choice.of(_read_base(source, base), source.schema.key)
     if not blocks:
         return standing
+    tail = last_images(source, blocks, choice)
     if source.schema.key:
         standing = _without(source, standing, tail, blocks)
     return standing.unionByName(_live(source, tail))
@@ -256,9 +256,15 @@ def base_exists(source: TableSource, delta_version: int) -> bool:
 
 
 def _read_base(source: TableSource, version: BaseVersion) -> DataFrame:
+    """The rows of a base, from its files. Which these are Delta's log says: asking Delta itself costs a Spark job."""
+
     def read() -> DataFrame:
-        reader = source.context.session().read.format("delta").option("versionAsOf", version.delta_version)
-        return reader.load(source.base_folder)
+        session, schema = source.context.session(), source.schema.spark_base()
+        files = DeltaLog(Path(source.base_folder)).files(version.delta_version)
+        if not files:
+            return session.createDataFrame([], schema)
+        reader = session.read.schema(schema).option("datetimeRebaseMode", "CORRECTED")
+        return reader.parquet(*[as_it_stands(str(path)) for path in files])
 
     base = source.context.cache.get(version, read)
     return _with_new_columns(source, base)

@@ -105,6 +105,16 @@ class TableSchema:
 
         return spark.StructType([spark.StructField(c.name, spark_type(c.type), c.nullable) for c in self.columns])
 
+    def spark_base(self) -> StructType:
+        """The rows as Spark reads them from the base, with their hidden columns."""
+        from pyspark.sql import types as spark
+
+        hidden = [
+            spark.StructField("_offset", spark.LongType()),
+            spark.StructField("event_time", spark.TimestampType()),
+        ]
+        return spark.StructType([*self.spark().fields, *hidden])
+
     def spark_slice(self) -> StructType:
         """The records as Spark reads them from slices, with the types that they are stored with."""
         from pyspark.sql import types as spark
