@@ -1,5 +1,5 @@
 # `make demo` and `make test` set up everything they need by themselves; `make` alone lists the targets.
-ROOT := $(dir $(abspath $(lastword $(MAKEFILE_LIST))))
+ROOT := $(CURDIR)/
 BIN := $(ROOT).venv/bin
 IN_ROOT := cd "$(ROOT)" &&
 
@@ -31,7 +31,7 @@ fmt: setup ## Format the code and mend what can be mended
 	@$(IN_ROOT) "$(BIN)/ruff" check --fix .
 	@$(IN_ROOT) "$(BIN)/ruff" format .
 
-bench: setup ## Measure against other systems (15 minutes)
+bench: setup ## Measure against other systems (a few minutes)
 	@$(IN_ROOT) "$(BIN)/python" -m bench
 
 pins: setup ## Write the versions that are installed to requirements/all.txt

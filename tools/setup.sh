@@ -13,9 +13,8 @@ is_done() { [ -x .venv/bin/python ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wante
 say() { echo "setup: $*" >&2; }
 is_done && exit 0
 
-mkdir -p .venv
 if command -v flock >/dev/null 2>&1; then # two calls of make at once: the second waits
-  exec 9>.venv/.seamark-lock
+  exec 9>"${TMPDIR:-/tmp}/seamark-setup-$(id -u)-$(printf '%s' "$root" | cksum | cut -d ' ' -f 1).lock"
   flock 9
   is_done && exit 0
 fi

@@ -12,8 +12,8 @@ import pyarrow as pa
 from seamark.clock import Clock, SystemClock
 from seamark.config import Config, load_config
 from seamark.control import GRACE_SECONDS, Control, TableHead
-from seamark.errors import ConfigError, UnknownTable
-from seamark.ledger import SetDataSchema
+from seamark.errors import ConfigError, StoreError, UnknownTable
+from seamark.ledger import DatasetKind, SetDataSchema
 from seamark.ledger.verify import OnBlock, VerifyReport, verify_chain
 from seamark.spark import quiet_query_errors, spark_session
 from seamark.tables.cache import BaseCache
@@ -159,10 +159,18 @@ class DataStore:
 
     # --- care ---------------------------------------------------------------------------------------------------------
 
-    def verify(self, table: str | None = None, *, on_block: OnBlock | None = None) -> VerifyReport:
-        """Read every block, slice and checkpoint of one table or of all, and report what is not as it should be."""
+    def verify(
+        self, table: str | None = None, replay: bool = False, *, on_block: OnBlock | None = None
+    ) -> VerifyReport:
+        """Read every block, slice and checkpoint of one table or of all, and report what is not as it should be.
+
+        `replay` also computes derived tables again, by the steps that make them; a root table has nothing to compute.
+        """
         report = VerifyReport(0)
-        for name, head in self._chains(table).items():
+        chains = self._chains(table)
+        if replay:
+            _refuse_stepless(chains)
+        for name, head in chains.items():
             report += verify_chain(name, self._context.files(name), head.head_hash, on_block)
         return report
 
@@ -206,3 +214,13 @@ class DataStore:
             return rebuild_control(database, Path(config.warehouse))
         finally:
             database.close()
+
+
+def _refuse_stepless(chains: Mapping[str, TableHead]) -> None:
+    """Refuse to replay a derived table that no step of this program makes."""
+    for name, head in chains.items():
+        if head.kind != DatasetKind.ROOT.name.lower():
+            raise StoreError(
+                f"table '{name}' is derived, and no step of this program makes it, so it cannot be computed again.",
+                hint="verify it without replay, or in the program that declares its step.",
+            )

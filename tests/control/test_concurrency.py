@@ -15,9 +15,10 @@ from sqlalchemy import text
 
 from seamark import DataStore
 from seamark.control import Control
-from seamark.errors import ChainRuleBroken, CommitConflict, LeaseHeld
+from seamark.errors import CommitConflict, LeaseHeld, SchemaChangeRefused
+from seamark.tables.change import LocalChange, appended_rows
 from seamark.tables.read import TableSource
-from seamark.tables.write import appended_rows, write_change
+from seamark.tables.write import write_change
 
 
 def records(store: DataStore, table: str) -> list[tuple[int, int]]:
@@ -149,7 +150,7 @@ def test_a_slow_writer_gets_through_after_two_conflicts_and_the_quick_one_loses_
             threads.append(threading.Thread(target=clicks.append, args=[clicks_of(number)]))
             threads[-1].start()
             assert quick_waits.wait(10)
-        return appended_rows(clicks_of(100))
+        return LocalChange(appended_rows(clicks_of(100)))
 
     done = write_change(slow.table("clicks").source, "replace", slowly)
     for thread in threads:
@@ -172,7 +173,7 @@ def test_a_write_that_was_ready_when_the_table_was_reserved_waits_and_plans_agai
         if len(attempts) == 1:  # the lease is for one commit that comes first, and is then over
             lease = other.control.leases.acquire("write:clicks", holder="another")
             free_when_waited_for(store, other, lease)
-        return appended_rows(clicks_of(1))
+        return LocalChange(appended_rows(clicks_of(1)))
 
     write_change(store.table("clicks").source, "append", reserved_meanwhile)
 
@@ -202,7 +203,7 @@ def test_waiting_for_a_reserved_table_ends(open_store, clicks_of):
     clicks.append(clicks_of(0))
     store.control.leases.acquire("write:clicks", holder="one that never ends")
     with pytest.raises(LeaseHeld, match="one that never ends"):
-        write_change(impatient(clicks.source), "append", lambda _: appended_rows(clicks_of(1)))
+        write_change(impatient(clicks.source), "append", lambda _: LocalChange(appended_rows(clicks_of(1))))
     assert clicks.head.offset == 0
 
 
@@ -223,9 +224,9 @@ def test_a_writer_that_does_not_know_of_a_new_column_does_not_take_it_away(open_
 
     def grown_meanwhile(_planned):
         other.table("clicks", "number long, page string")
-        return appended_rows(clicks_of(1))
+        return LocalChange(appended_rows(clicks_of(1)))
 
-    with pytest.raises(ChainRuleBroken, match="column 'page'"):
+    with pytest.raises(SchemaChangeRefused, match="page"):
         write_change(clicks.source, "append", grown_meanwhile)
     assert other.table("clicks").schema.names == ("number", "page")
     assert records(other, "clicks") == [(0, 0)]

@@ -9,12 +9,13 @@ from sqlalchemy import delete
 
 from seamark import DataStore
 from seamark.clock import commit_time
-from seamark.control import CommitRequest, FailedKey, Position, RunRecord
+from seamark.control import CommitRequest, Control, FailedKey, Position, RunRecord
 from seamark.control.schema import metadata, seamark_schema
-from seamark.errors import ChainRuleBroken, ObjectMissing
+from seamark.errors import ChainRuleBroken, ObjectMissing, StoreError
 from seamark.ledger import DatasetKind, ExecuteTransform, SetTransform, SqlQueryStep, TransformInput, TransformSql
 from seamark.ledger.chain import ChainDraft
 from seamark.ledger.events import Checkpoint, ExecuteTransformInput
+from seamark.tables import rebuild
 from seamark.tables.publish import begin_chain, data_slice, declare_schema, plan_table, publish, writing
 from seamark.tables.schema import declare
 from seamark.tables.slices import OpCounts, write_slice
@@ -160,4 +161,106 @@ def test_a_chain_that_breaks_the_rules_is_not_restored(feed, control_url, wareho
     newest.write_bytes(older.read_bytes())
     with pytest.raises(ChainRuleBroken, match="table 'posts': block hash"):
         DataStore.rebuild(control_url, warehouse)
+    assert known(feed) == before
+
+
+# --- beside writers ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario("T45")
+def test_nothing_is_rebuilt_while_a_run_lives(feed, control_url, warehouse):
+    before = known(feed)
+    with feed.control.staging.run("a live one"), pytest.raises(StoreError, match="a live one") as refused:
+        DataStore.rebuild(control_url, warehouse)
+    assert "stop what is writing" in refused.value.hint
+    assert known(feed) == before
+    assert DataStore.rebuild(control_url, warehouse).tables == 3
+
+
+@pytest.mark.scenario("T45")
+@pytest.mark.parametrize("table", ["posts", "brand_new"])
+@pytest.mark.parametrize("mirrors", [True, False], ids=["mirrored", "not mirrored"])
+def test_a_commit_while_the_chains_are_read_is_not_lost(
+    feed, control_url, warehouse, clicks_of, monkeypatch, table, mirrors
+):
+    committed = []
+
+    if not mirrors:
+        monkeypatch.setattr("seamark.tables.publish.mirror_head", lambda *_: None)
+    positions = rebuild._Chain.positions
+
+    def commit_and_read(chain, inputs):
+        if not committed:
+            committed.append(feed.table(table, "number long").append(clicks_of(4)))
+        return positions(chain, inputs)
+
+    monkeypatch.setattr(rebuild._Chain, "positions", commit_and_read)
+    with pytest.raises(StoreError, match=f"table '{table}' moved while the chains were read"):
+        DataStore.rebuild(control_url, warehouse)
+
+    assert feed.table(table).head.sequence == committed[0].sequence
+    assert feed.verify().ok
+
+
+@pytest.mark.scenario("T45")
+def test_a_head_that_is_mirrored_while_the_chains_are_read_is_noticed(feed, control_url, warehouse, monkeypatch):
+    """A writer with another database, such as the one that this one is a copy of."""
+    before = known(feed)
+    older = before["heads"]["posts"].schema_block
+    positions = rebuild._Chain.positions
+
+    def moved(chain, inputs):
+        (warehouse / "posts" / "refs" / "head").write_text(older)
+        return positions(chain, inputs)
+
+    monkeypatch.setattr(rebuild._Chain, "positions", moved)
+    with pytest.raises(StoreError, match="table 'posts' moved"):
+        DataStore.rebuild(control_url, warehouse)
+    assert known(feed) == before
+
+
+@pytest.mark.scenario("T45")
+@pytest.mark.parametrize("table", ["posts", "brand_new"])
+def test_a_commit_that_was_not_mirrored_is_rebuilt_from_what_the_database_knows(
+    feed, control_url, warehouse, clicks_of, monkeypatch, open_store, table
+):
+    with monkeypatch.context() as patched:
+        patched.setattr("seamark.tables.publish.mirror_head", lambda *_: None)  # killed after the commit
+        feed.table(table, "number long").append(clicks_of(4))
+    before = known(feed)
+
+    DataStore.rebuild(control_url, warehouse)
+
+    assert known(feed) == before
+    store = open_store()
+    assert [healed.table for healed in store.healed] == [table]
+    assert store.verify().ok
+
+
+@pytest.mark.scenario("T45")
+def test_what_the_database_knows_counts_only_if_the_blocks_are_there_and_lead_to_the_mirrored_head(
+    feed, control_url, warehouse, clicks_of
+):
+    posts = feed.table("posts")
+    older = known(feed)
+    posts.append(clicks_of(4))
+    newest = feed.control.index.head("posts").head_hash
+    (warehouse / "posts" / "refs" / "head").write_text(older["heads"]["posts"].head_hash)
+    (warehouse / "posts" / "blocks" / newest).unlink()  # yesterday's copy of the warehouse beside today's database
+
+    DataStore.rebuild(control_url, warehouse)
+
+    assert known(feed) == older
+
+
+@pytest.mark.scenario("T45")
+def test_a_killed_run_is_in_the_way_for_an_hour(feed, control_url, warehouse, clock):
+    before = known(feed)
+    feed.control.staging.register("a killed one", [""])
+    control = Control(control_url, clock=clock)
+    with pytest.raises(StoreError, match="a killed one"):
+        rebuild.rebuild_control(control, warehouse)
+    clock.advance(hours=2)
+    rebuild.rebuild_control(control, warehouse)
+    control.close()
     assert known(feed) == before

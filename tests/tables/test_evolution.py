@@ -64,6 +64,39 @@ def test_a_program_with_the_old_schema_cannot_take_the_column_away(ds, open_stor
 
 
 @pytest.mark.scenario("L52")
+@pytest.mark.parametrize("share", [0.0, 10.0], ids=["written anew", "merged"])
+def test_a_fold_by_a_program_with_the_old_schema_keeps_the_new_column(ds, open_store, spark, rows, monkeypatch, share):
+    monkeypatch.setattr(fold, "MERGE_SHARE", share)
+    old = ds.table("t", "id long, v string", key="id")
+    old.upsert(pa.table({"id": [1, 2], "v": ["a", "b"]}))
+    old.fold()
+    grown = open_store(spark=spark).table("t", "id long, v string, n long", key="id")
+    grown.upsert(pa.table({"id": [2, 3], "v": ["b", "c"], "n": [20, 30]}))
+
+    assert old.fold().folded
+
+    assert rows(grown) == [(1, "a", None), (2, "b", 20), (3, "c", 30)]
+    assert rows(old) == [(1, "a"), (2, "b"), (3, "c")]
+
+
+@pytest.mark.scenario("L52", "T28")
+def test_a_cached_base_is_not_that_of_another_schema(open_store, spark, rows, monkeypatch):
+    monkeypatch.setenv("SEAMARK_ROWS_CACHE_ROWS", "100")
+    ds = open_store(spark=spark)
+    old = ds.table("t", "id long, v string", key="id")
+    old.upsert(pa.table({"id": [1], "v": ["a"]}))
+    other = open_store(spark=spark).table("t", "id long, v string, n long", key="id")
+    other.upsert(pa.table({"id": [1], "v": ["a"], "n": [10]}))
+    other.fold()
+    assert rows(old) == [(1, "a")]
+
+    grown = ds.table("t", "id long, v string, n long", key="id")
+
+    assert rows(grown) == [(1, "a", 10)]
+    assert rows(old) == [(1, "a")]
+
+
+@pytest.mark.scenario("L52")
 def test_columns_are_known_by_their_names_whatever_their_order(ds, dry, open_store, arrow, no_spark, rows):
     t = ds.table("clicks", OLD)
     t.append(arrow(t, (1, "a")))

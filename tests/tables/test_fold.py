@@ -1,5 +1,6 @@
 """Folding: the base follows the head, is never needed for being right, and can be lost at any moment."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -8,8 +9,12 @@ import textwrap
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 import seamark as sm
+from seamark.control import Lease
+from seamark.errors import TableError
 from seamark.tables import fold
 from seamark.tables.delta_log import DeltaLog
 
@@ -205,9 +210,7 @@ def fold_in_a_child(tmp_path, point):
 
 
 @pytest.mark.scenario("T25")
-@pytest.mark.parametrize(
-    ("point", "versions"), [("fold-written", [0]), pytest.param("fold-begins", [], marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize(("point", "versions"), [("fold-begins", []), ("fold-written", [0])])
 def test_a_fold_that_is_killed_is_ended_by_the_next(tmp_path, open_store, spark, rows, point, versions):
     fold_in_a_child(tmp_path, point)
 
@@ -243,6 +246,91 @@ def test_a_fold_that_ends_halfway_leaves_no_trace_in_the_rows(folded, rows, monk
     assert folded.fold().delta_version == 2
     assert rows(folded) == STATES[9]
     assert rows(spark.read.format("delta").load(folded.source.base_folder).select("name", "amount")) == STATES[9]
+
+
+def failing(_source, _upto):
+    raise PySparkException("somebody else wrote to the Delta table")
+
+
+@pytest.mark.scenario("T25")
+@pytest.mark.parametrize("write", [failing, lambda _source, _upto: None], ids=["fails", "is left out"])
+def test_a_fold_whose_write_does_not_happen_is_explained(folded, rows, monkeypatch, write):
+    with monkeypatch.context() as patched:
+        patched.setattr(fold, "_write_anew", write)
+        with pytest.raises(TableError, match=r"fold of table 'stock'.*rows are unharmed") as found:
+            folded.fold()
+
+    assert (write is failing) == isinstance(found.value.__cause__, PySparkException)
+    assert rows(folded) == STATES[9]
+    assert folded.fold().folded
+
+
+@pytest.mark.scenario("T25")
+@pytest.mark.parametrize("write", [failing, fold._write_anew], ids=["conflicts", "comes late"])
+def test_a_fold_that_is_outrun_by_another_leaves_that_as_it_is(
+    folded, rows, open_store, spark, arrow, monkeypatch, write
+):
+    other = open_store(spark=spark).table("stock")
+
+    def outrun(source, upto):
+        """The lease is lost, and another process writes and folds before this one is heard of again."""
+        monkeypatch.setattr(fold, "_write_anew", write_anew)
+        source.context.control.leases.release(Lease("fold:stock", "", epoch=3))
+        other.upsert(arrow(other, ("Z", 1)))
+        assert other.fold().delta_version == 2
+        write(source, upto)
+
+    write_anew = fold._write_anew
+    monkeypatch.setattr(fold, "_write_anew", outrun)
+
+    report = folded.fold()
+
+    assert (report.folded, report.reason) == (False, "another process folded it meanwhile")
+    assert rows(folded) == [*STATES[9], ("Z", 1)]
+    assert delta_versions(folded) == [0, 1, 2]
+
+
+# --- a session with other defaults ------------------------------------------------------------------------------------
+
+DEFAULTS = "spark.databricks.delta.properties.defaults"
+
+
+@pytest.mark.scenario("T24")
+def test_a_base_is_plain_files_whatever_the_session_would_make_of_it(stock, arrow, rows, monkeypatch):
+    plain = SparkSession.newSession
+
+    def with_defaults(session):
+        fresh = plain(session)
+        fresh.conf.set(f"{DEFAULTS}.enableDeletionVectors", "true")
+        fresh.conf.set(f"{DEFAULTS}.columnMapping.mode", "name")
+        return fresh
+
+    monkeypatch.setattr(SparkSession, "newSession", with_defaults)
+    stock.upsert(arrow(stock, ("A", 10), ("B", 20)))
+    stock.fold()
+    assert rows(stock) == [("A", 10), ("B", 20)]
+
+    monkeypatch.setattr(fold, "MERGE_SHARE", 10.0)
+    stock.delete(pa.table({"name": ["A"]}))
+    stock.fold()
+    assert rows(stock) == [("B", 20)]
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        {"add": {"path": "a.parquet", "deletionVector": {"storageType": "u", "cardinality": 1}}},
+        {"metaData": {"configuration": {"delta.columnMapping.mode": "name"}}},
+    ],
+    ids=["deletion vectors", "column mapping"],
+)
+def test_a_base_that_is_not_plain_files_is_refused(tmp_path, action):
+    log = tmp_path / "stock" / "rows" / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020d}.json").write_text(json.dumps(action))
+
+    with pytest.raises(TableError, match=r"stock/rows.*Hint: remove that folder and fold the table again"):
+        DeltaLog(log.parent).files(0)
 
 
 @pytest.mark.scenario("T44")

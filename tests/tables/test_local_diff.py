@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
@@ -88,6 +89,21 @@ def test_the_greatest_offset_has_the_last_word_in_whatever_order_versions_come()
     ]
     found = local_diff.StandingRows.of(SCHEMA, pa.Table.from_pylist(versions, VERSIONS))
     assert found.rows.to_pylist() == [{**row, "x": 3.0}]
+
+
+def test_moments_are_told_apart_whatever_the_session_shows_them_as():
+    """In New York it was half past one twice in that night."""
+    schema = declare("t", "at timestamp, v long", "at", None)
+    moments = [datetime(2026, 11, 1, hour, 30, tzinfo=UTC) for hour in (5, 6)]
+    shown = pa.array(moments, pa.timestamp("us", tz="America/New_York"))
+    versions = pa.table({"offset": [0, 1], "op": pa.array([0, 0], pa.int32()), "at": shown, "v": [1, 2]})
+
+    standing = local_diff.StandingRows.of(schema, versions)
+
+    assert standing.rows.to_pylist() == [{"at": moments[0], "v": 1}, {"at": moments[1], "v": 2}]
+    again = pa.Table.from_pylist([{"at": moment, "v": 2} for moment in moments], schema.arrow)
+    told = [(row["op"], row["at"], row["v"]) for row in local_diff.upserted(schema, again, standing).to_pylist()]
+    assert told == [(2, moments[0], 1), (3, moments[0], 2)]
 
 
 @pytest.mark.scenario("T15")

@@ -1,5 +1,6 @@
 """Reading: records by offset, rows by key, and rows as they stood."""
 
+import math
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -163,3 +164,33 @@ def test_a_frame_made_from_the_tables_own_rows_can_be_written(posts, arrow, rows
 def test_every_mistake_is_a_seamark_error():
     for mistake in (NotACommit, FrameMismatch, UnknownTable, WrongVerb):
         assert issubclass(mistake, SeamarkError)
+
+
+# --- keys that are numbers with a point -------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario("T15", "T20")
+@pytest.mark.parametrize("kind", ["double", "float"])
+def test_nan_is_a_key_among_many(ds, rows, kind):
+    t = ds.table("t", f"x {kind}, v long", key="x")
+    wanted = pa.table({"x": [*map(float, range(150)), math.nan], "v": list(range(151))})
+    t.upsert(wanted)
+
+    assert t.upsert(wanted) is None
+    assert len(rows(t.get_data(wanted.select(["x"])))) == 151
+    assert t.delete(wanted.select(["x"])).retracted == 151
+
+
+@pytest.mark.scenario("T15", "T20")
+@pytest.mark.parametrize("kind", ["double", "float"])
+@pytest.mark.parametrize("in_spark", [False, True], ids=["at hand", "in Spark"])
+def test_the_two_zeros_are_one_key(ds, rows, spark, kind, in_spark):
+    t = ds.table("t", f"x {kind}, y int, v long", key=["x", "y"])
+    wanted = pa.table({"x": [-0.0] * 200, "y": list(range(200)), "v": [1] * 200})
+    t.upsert(spark.createDataFrame(wanted) if in_spark else wanted)
+    t.fold()
+
+    assert t.upsert(pa.table({"x": [0.0], "y": [7], "v": [2]})).corrected == 1
+    found = [rows(t.get_data(pa.table({"x": [zero], "y": [7]}))) for zero in (0.0, -0.0)]
+    assert found == [[(0.0, 7, 2)]] * 2
+    assert len(rows(t)) == 200

@@ -1,11 +1,14 @@
 """Cutting sorted runs into slices, as pure functions, against a plain sorted list."""
 
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamark.tables.runs import cut_in_order, cut_sorted
+from seamark.tables.runs import RunReader, cut_in_order, cut_runs, cut_sorted, read_stretches, write_run
+from seamark.tables.schema import declare
 
 
 def slices_of(bounds, runs):
@@ -84,3 +87,22 @@ def test_runs_in_order_are_cut_by_number_alone(rows, block_rows):
 
     whole = list(range(start))
     assert found == [whole[i : i + block_rows] for i in range(0, start, block_rows)]
+
+
+def test_runs_hold_moments_as_the_table_does_whatever_the_session_shows_them_as(tmp_path):
+    """In New York it was half past one twice in that night, and the clock went back in between."""
+    schema = declare("t", "at timestamp, v long", "at", None)
+    start = datetime(2026, 11, 1, 5, tzinfo=UTC)
+    moments = [start + timedelta(minutes=10 * number) for number in range(12)]
+    runs = []
+    for order in (0, 1):
+        mine = pa.array(moments[order::2], pa.timestamp("us", tz="America/New_York"))
+        columns = {"op": pa.array([0] * len(mine), pa.int32()), "at": mine, "v": pa.array(range(len(mine)), pa.int64())}
+        runs.append(write_run(iter([pa.RecordBatch.from_pydict(columns)]), str(tmp_path), schema, order))
+
+    reader = RunReader(runs[0].path, schema.key)
+    slices = [read_stretches(piece) for piece in cut_runs(runs, schema, 5)]
+
+    assert [reader.key(number) for number in range(reader.rows)] == [(moment,) for moment in moments[::2]]
+    assert reader.stretch(0, 1).schema.field("at").type == schema.arrow.field("at").type
+    assert [sorted(piece.column("at").to_pylist()) for piece in slices] == [moments[:5], moments[5:10], moments[10:]]

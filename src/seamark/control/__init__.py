@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from seamark.clock import Clock, SystemClock
 from seamark.control.commit import commit, save_run, write_lease_name
 from seamark.control.database import Database
@@ -19,7 +21,7 @@ from seamark.control.model import (
     TableAppend,
     TableHead,
 )
-from seamark.control.rebuild import Restored, restore
+from seamark.control.rebuild import Restored, meanwhile_moved, restore
 from seamark.control.staging import GRACE_SECONDS, Staging
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "Staging",
     "TableAppend",
     "TableHead",
+    "meanwhile_moved",
     "write_lease_name",
 ]
 
@@ -49,7 +52,7 @@ class Control:
     """A control database with all that can be done with it."""
 
     def __init__(self, url: str, *, clock: Clock | None = None, lease_seconds: float = 30.0) -> None:
-        self.database = Database(url)
+        self.database = Database(url, lease_seconds)
         self.clock: Clock = clock or SystemClock()
         self.index = Index(self.database)
         self.leases = Leases(self.database, lease_seconds)
@@ -63,9 +66,17 @@ class Control:
         """Write the row of a run that committed nothing, such as one that failed."""
         self.database.write_retrying(lambda connection: save_run(self.database, connection, record, None))
 
-    def restore(self, tables: list[Restored], positions: list[Position], failed: list[FailedKey]) -> None:
-        """Replace heads, index, bases, positions and failed keys by what the chains say."""
-        restore(self.database, tables, positions, failed)
+    def restore(
+        self,
+        tables: list[Restored],
+        positions: list[Position],
+        failed: list[FailedKey],
+        *,
+        heads_before: Mapping[str, str],
+        check: Callable[[], None],
+    ) -> None:
+        """Replace heads, index, bases, positions and failed keys by what the chains say, unless a head has moved."""
+        restore(self.database, tables, positions, failed, heads_before=heads_before, check=check)
 
     def close(self) -> None:
         """Give back all connections."""

@@ -20,8 +20,8 @@ from seamark.errors import ControlUnavailable, SchemaTooNew
 
 T = TypeVar("T")
 
-# Waiting for a lock and idling inside a transaction must end before a lease of 30 s does: else a run could hold a lock
-# that it no longer has the right to hold.
+# Waiting for a lock and idling inside a transaction must end before a lease does, whatever its term: else a run could
+# hold a lock that it no longer has the right to hold.
 LOCK_TIMEOUT_SECONDS = 15
 _WRITING = "seamark_writing"
 _SCHEMA_LOCK = 7326170  # an arbitrary number, the same for every Seamark, for PostgreSQL's advisory lock
@@ -30,10 +30,11 @@ _SCHEMA_LOCK = 7326170  # an arbitrary number, the same for every Seamark, for P
 class Database:
     """A control database on SQLite or PostgreSQL, its tables made if they are not there yet."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, lease_seconds: float = 30.0) -> None:
         self._url = _parse(url)
+        limit = min(LOCK_TIMEOUT_SECONDS, lease_seconds / 2)
         self.is_sqlite = self._url.get_backend_name() == "sqlite"
-        self._engine = _sqlite_engine(self._url) if self.is_sqlite else _postgres_engine(self._url)
+        self._engine = _sqlite_engine(self._url, limit) if self.is_sqlite else _postgres_engine(self._url, limit)
         try:
             self._retrying(self._prepare_schema)
         except DBAPIError as error:
@@ -162,10 +163,10 @@ def _parse(url: str) -> URL:
     )
 
 
-def _sqlite_engine(url: URL) -> Engine:
+def _sqlite_engine(url: URL, lock_seconds: float) -> Engine:
     if url.database and url.database != ":memory:":
         _make_folder(Path(url.database).parent)
-    engine = create_engine(url, connect_args={"timeout": LOCK_TIMEOUT_SECONDS})
+    engine = create_engine(url, connect_args={"timeout": lock_seconds})
 
     @event.listens_for(engine, "connect")
     def _on_connect(connection: object, _entry: ConnectionPoolEntry) -> None:
@@ -195,8 +196,8 @@ def _make_folder(folder: Path) -> None:
         ) from error
 
 
-def _postgres_engine(url: URL) -> Engine:
-    limit = f"{LOCK_TIMEOUT_SECONDS}s"
+def _postgres_engine(url: URL, lock_seconds: float) -> Engine:
+    limit = f"{int(lock_seconds * 1000)}ms"
     options = f"-c lock_timeout={limit} -c idle_in_transaction_session_timeout={limit}"
     return create_engine(
         url,

@@ -110,15 +110,23 @@ class Leases:
             try:
                 yield lease
             finally:
-                self.release(lease)
+                self._release_if_possible(lease)
+
+    def _release_if_possible(self, held: Lease) -> None:
+        """Give a lease back. If that fails it ends by itself, and what was done under it stands all the same."""
+        try:
+            self.release(held)
+        except SeamarkError as error:
+            log.warning("the lease '%s' could not be given back and will run out: %s", held.name, error)
 
 
 _pause = threading.Event()  # never set: waiting on it is a pause that other threads do not notice
 
 
 def _held(name: str, holder: str, wait: float) -> LeaseHeld:
+    what = "is already running" if name.startswith("step:") else "is reserved"
     return LeaseHeld(
-        f"'{name}' is already running: {holder} holds its lease, and kept it for the {wait:g} s that were waited. "
+        f"'{name}' {what}: {holder} holds its lease, and kept it for the {wait:g} s that were waited. "
         "Nothing was changed.",
         hint="wait for it to end; after a kill the lease is free again when its term is over.",
     )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, delete, insert
+from sqlalchemy import Connection, delete, insert, select, text
 
 from seamark.control.commit import block_row, head_row, save_failed_key
 from seamark.control.database import Database
 from seamark.control.model import BaseVersion, BlockEntry, FailedKey, Position, TableHead
 from seamark.control.schema import base, block, table_head, transform_input_offset, transform_meta
+from seamark.errors import StoreError
 
 _ROWS_AT_ONCE = 1_000
 
@@ -25,11 +26,28 @@ class Restored:
 
 
 def restore(
-    database: Database, tables: Iterable[Restored], positions: Iterable[Position], failed: Iterable[FailedKey]
+    database: Database,
+    tables: Iterable[Restored],
+    positions: Iterable[Position],
+    failed: Iterable[FailedKey],
+    *,
+    heads_before: Mapping[str, str],
+    check: Callable[[], None],
 ) -> None:
-    """Replace heads, index, bases, positions and failed keys by what the chains say, in one transaction."""
+    """Replace heads, index, bases, positions and failed keys by what the chains say, in one transaction.
+
+    `heads_before` are the database's heads as they were before the chains were read; if one has moved, or `check`
+    raises, nothing is replaced: somebody has committed meanwhile.
+    """
 
     def replace_all(connection: Connection) -> None:
+        if not database.is_sqlite:
+            connection.execute(text("LOCK TABLE table_head IN EXCLUSIVE MODE"))  # nobody commits until we are through
+        rows = connection.execute(select(table_head.c.table_name, table_head.c.head_hash))
+        moved = {row.table_name: row.head_hash for row in rows}.items() ^ heads_before.items()
+        if moved:
+            raise meanwhile_moved(min(name for name, _ in moved))
+        check()
         for emptied in (table_head, block, base, transform_input_offset, transform_meta):
             connection.execute(delete(emptied))
         for table in tables:
@@ -40,6 +58,14 @@ def restore(
             save_failed_key(database, connection, key)
 
     database.write_retrying(replace_all)
+
+
+def meanwhile_moved(table: str) -> StoreError:
+    """What to say when a table's head is no longer what it was when its chain was read."""
+    return StoreError(
+        f"table '{table}' moved while the chains were read: somebody writes to it. Nothing was changed.",
+        hint="stop what is writing, then try again.",
+    )
 
 
 def _restore_table(connection: Connection, table: Restored) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from sqlalchemy import Connection, delete, insert, select, text, update
@@ -11,7 +11,7 @@ from sqlalchemy import Connection, delete, insert, select, text, update
 from seamark.clock import Clock
 from seamark.control.database import Database
 from seamark.control.leases import Keeper
-from seamark.control.schema import staged
+from seamark.control.schema import block, staged
 from seamark.errors import ControlUnavailable
 
 log = logging.getLogger("seamark.control")
@@ -19,6 +19,7 @@ log = logging.getLogger("seamark.control")
 GRACE_SECONDS = 3600.0
 _NAMES_AT_ONCE = 1_000  # a statement has room for some ten thousand parameters
 _ALIVE = ""  # the object name of the row that says "this run lives"
+_NAMED_BY = {"blocks": block.c.hash, "data": block.c.slice_hash, "checkpoints": block.c.checkpoint_hash}
 
 
 class Staging:
@@ -63,22 +64,25 @@ class Staging:
         self._database.write_retrying(lambda c: c.execute(touched))
 
     def collect(
-        self, remove: Callable[[set[str], set[str]], None], grace: float = GRACE_SECONDS, *, dry_run: bool = False
+        self, remove: Callable[[set[str], set[str]], None], candidates: Sequence[str] = (), *, dry_run: bool = False
     ) -> None:
-        """Forget the registrations of dead runs, then call `remove` with the live runs and the objects that they hold.
+        """Forget the registrations of dead runs, then call `remove` with the live runs and the objects to be kept.
 
-        All of it in one transaction that shuts out new registrations: a file that `remove` takes away cannot be
-        registered meanwhile, and one registered later is checked for existence before it is committed.
+        To be kept is what a live run has registered, and those candidates (`table/kind/name`) that a chain names by
+        now: a commit takes back its registrations. All of it in one transaction that shuts out new registrations and
+        commits: a file that `remove` takes away cannot be registered meanwhile, and one registered later is checked
+        for existence before it is committed.
         """
 
         def forget_and_remove(connection: Connection) -> None:
             if not self._database.is_sqlite:
                 connection.execute(text("LOCK TABLE staged IN EXCLUSIVE MODE"))
-            is_dead = staged.c.touched <= self._now() - grace
+            is_dead = staged.c.touched <= self._now() - GRACE_SECONDS
             if not dry_run:
                 connection.execute(delete(staged).where(is_dead))
             alive = connection.execute(select(staged.c.run_id, staged.c.object).where(~is_dead)).all()
-            remove({row.run_id for row in alive}, {row.object for row in alive})
+            committed = _committed(connection, candidates)  # a statement of its own: it sees what ended before the lock
+            remove({row.run_id for row in alive}, {row.object for row in alive} | committed)
 
         self._database.write_retrying(forget_and_remove)
 
@@ -86,10 +90,29 @@ class Staging:
         return self._clock.now().timestamp()
 
 
+def _committed(connection: Connection, objects: Sequence[str]) -> set[str]:
+    """Those of these objects (`table/kind/name`) that a chain names."""
+    by_folder: dict[tuple[str, str], list[str]] = {}
+    for path in objects:
+        table, kind, name = path.split("/", 2)
+        by_folder.setdefault((table, kind), []).append(name)
+    found = set()
+    for (table, kind), names in by_folder.items():
+        for start in range(0, len(names), _NAMES_AT_ONCE):
+            column = _NAMED_BY[kind]
+            named = column.in_(names[start : start + _NAMES_AT_ONCE])
+            rows = connection.execute(select(column).where(block.c.table_name == table, named)).scalars()
+            found |= {f"{table}/{kind}/{name}" for name in rows}
+    return found
+
+
 def count_registered(connection: Connection, run_id: str, objects: tuple[str, ...]) -> int:
-    """How many of these objects a run still has registered."""
-    registered = connection.execute(select(staged.c.object).where(staged.c.run_id == run_id)).scalars()
-    return len(set(objects).intersection(registered))
+    """How many of these objects a run still has registered; nobody collects them until the transaction ends."""
+    if not objects:
+        return 0
+    # FOR UPDATE: a plain SELECT would not wait for PostgreSQL's lock on the table, nor make the collector wait for us.
+    ours = select(staged.c.object).where(staged.c.run_id == run_id).with_for_update()
+    return len(set(objects).intersection(connection.execute(ours).scalars()))
 
 
 def forget(connection: Connection, run_id: str, objects: tuple[str, ...]) -> None:

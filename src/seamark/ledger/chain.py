@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from seamark.errors import MalformedBlock
+from seamark.errors import ChainRuleBroken, MalformedBlock
 from seamark.ledger.codec import encode
 from seamark.ledger.events import AddData, Block, DatasetKind, ExecuteTransform, MetadataEvent, SetDataSchema
 from seamark.ledger.objects import ChainFiles
@@ -64,12 +64,16 @@ def state_at(files: ChainFiles, tip: ChainTip) -> ChainState:
 
 
 def walk_back(files: ChainFiles, head: str) -> Iterator[tuple[str, Block]]:
-    """The blocks of a chain with their hashes, newest first."""
+    """The blocks of a chain with their hashes, newest first; `ChainRuleBroken` if it leads in a circle."""
     name: str | None = head
+    follower: Block | None = None
     while name is not None:
         block = files.block(name)
+        if follower is not None and block.sequence_number >= follower.sequence_number:
+            expected = follower.sequence_number - 1
+            raise ChainRuleBroken("sequenceNumber", expected=expected, found=block.sequence_number)
         yield name, block
-        name = block.prev_block_hash
+        name, follower = block.prev_block_hash, block
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,9 +100,19 @@ def _stored_blocks(table: str, files: ChainFiles, head: str) -> tuple[list[tuple
             text = f"table '{table}': block {name} cannot be read: {error}"
             findings.append(Finding(table, name, "unreadable block", "a block", "other bytes", text))
             break
+        if found and block.sequence_number >= found[-1][2].sequence_number:
+            findings.append(_chain_breaks(table, found[-1][0], found[-1][2], block))
+            break
         found.append((name, data, block))
         name = block.prev_block_hash
     return found, findings
+
+
+def _chain_breaks(table: str, after: str, follower: Block, block: Block) -> Finding:
+    """Without this the walk could go round for ever: a block that was put in an older one's place leads back to it."""
+    expected, found = str(follower.sequence_number - 1), str(block.sequence_number)
+    text = f"table '{table}': the block before {after} has sequence {found}, where {expected} belongs."
+    return Finding(table, after, "sequenceNumber", expected, found, text)
 
 
 def _block_differs(table: str, expected: str, found: str) -> Finding:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from seamark.control import BaseVersion
+
+
+# Table, Delta version, block, and columns.
+_Place: TypeAlias = tuple[str, int, int, tuple[str, ...]]
 
 
 class BaseCache:
@@ -20,7 +24,7 @@ class BaseCache:
 
     def __init__(self, max_rows: int) -> None:
         self._max_rows = max_rows
-        self._kept: OrderedDict[tuple[str, int, int], tuple[DataFrame, int]] = OrderedDict()
+        self._kept: OrderedDict[_Place, tuple[DataFrame, int]] = OrderedDict()
         self._lock = threading.Lock()
 
     @property
@@ -28,12 +32,13 @@ class BaseCache:
         """How many rows are kept now."""
         return sum(count for _, count in self._kept.values())
 
-    def get(self, version: BaseVersion, read: Callable[[], DataFrame]) -> DataFrame:
-        """The base as a frame, from the cache if it fits in there."""
+    def get(self, version: BaseVersion, columns: tuple[str, ...], read: Callable[[], DataFrame]) -> DataFrame:
+        """The base as a frame with these columns, from the cache if it fits in there."""
         if version.row_count > self._max_rows:
             return read()
         # With the block it stands for: if rows/ was removed by hand, Delta counts its versions from 0 again.
-        place = (version.table, version.delta_version, version.sequence)
+        # With its columns: programs that declared the table before and after it grew may share this cache.
+        place = (version.table, version.delta_version, version.sequence, columns)
         with self._lock:
             if place not in self._kept:
                 self._let_go(lambda key: key[0] == version.table)
@@ -48,6 +53,6 @@ class BaseCache:
         with self._lock:
             self._let_go(lambda key: key[0] == table)
 
-    def _let_go(self, which: Callable[[tuple[str, int, int]], bool]) -> None:
+    def _let_go(self, which: Callable[[_Place], bool]) -> None:
         for key in [key for key in self._kept if which(key)]:
             self._kept.pop(key)[0].unpersist()

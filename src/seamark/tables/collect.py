@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from seamark.control import BlockEntry
+from seamark.control import GRACE_SECONDS, BaseVersion, BlockEntry
+from seamark.errors import LeaseHeld
 from seamark.ledger.objects import ChainFiles
 from seamark.tables.context import STAGING_FOLDER, TableContext
 from seamark.tables.delta_log import DeltaLog
 from seamark.tables.read import TableSource
+
+log = logging.getLogger("seamark.gc")
 
 FILES_AT_ONCE = 500  # removed while nobody can register files, so not too many
 
@@ -43,7 +47,10 @@ class CollectReport:
 
 
 def collect_garbage(context: TableContext, sources: list[TableSource], *, grace: float, dry_run: bool) -> CollectReport:
-    """Remove orphans older than the grace, what dead runs staged, and bases that are no longer kept."""
+    """Remove orphans older than the grace, what dead runs staged, and bases that are no longer kept.
+
+    The grace is about the age of files alone: whether a run lives is not the caller's to say.
+    """
     removed: list[Removed] = []
 
     def remove(path: Path) -> None:
@@ -55,23 +62,24 @@ def collect_garbage(context: TableContext, sources: list[TableSource], *, grace:
     for start in range(0, len(candidates), FILES_AT_ONCE):
         _remove_unless_needed(context, candidates[start : start + FILES_AT_ONCE], remove, grace, dry_run=dry_run)
     for source in sources:
-        for path in _old_base_files(source, grace, dry_run=dry_run):
-            remove(path)
+        _collect_bases(source, remove, grace, dry_run=dry_run)
     return CollectReport(tuple(removed), dry_run)
 
 
 def _remove_unless_needed(
     context: TableContext, paths: list[Path], remove: Callable[[Path], None], grace: float, *, dry_run: bool
 ) -> None:
-    """Remove those that no live run holds, now that nobody can register any."""
+    """Remove those that no live run holds and no chain names, now that nobody can register or commit any."""
+    names = {path: path.relative_to(context.warehouse).as_posix() for path in paths}
+    objects = [names[path] for path in paths if not names[path].startswith(f"{STAGING_FOLDER}/")]
 
-    def remove_dead(alive: set[str], registered: set[str]) -> None:
+    def remove_dead(alive: set[str], kept: set[str]) -> None:
         for path in paths:
-            is_registered = path.relative_to(context.warehouse).as_posix() in registered
-            if path.name not in alive and not is_registered and path.exists() and _is_old(context, path, grace):
+            is_needed = path.name in alive or names[path] in kept
+            if not is_needed and path.exists() and _is_old(context, path, grace):
                 remove(path)
 
-    context.control.staging.collect(remove_dead, grace, dry_run=dry_run)
+    context.control.staging.collect(remove_dead, objects, dry_run=dry_run)
 
 
 def _size(path: Path) -> int:
@@ -94,7 +102,8 @@ def _orphans(context: TableContext, grace: float) -> Iterator[Path]:
             for name in objects.names():
                 if name not in named and _is_old(context, objects.path(name), grace):
                     yield objects.path(name)
-            yield from (path for path in objects.pending() if _is_old(context, path, grace))
+            # Nobody can tell whose an unfinished file is, so that it may be a live run's, whatever the grace.
+            yield from (path for path in objects.pending() if _is_old(context, path, max(grace, GRACE_SECONDS)))
 
 
 def _named(blocks: list[BlockEntry]) -> set[str]:
@@ -109,22 +118,41 @@ def _staging_folders(context: TableContext, grace: float) -> Iterator[Path]:
         yield from (path for path in sorted(folder.iterdir()) if _is_old(context, path, grace))
 
 
-def _old_base_files(source: TableSource, grace: float, *, dry_run: bool) -> Iterator[Path]:
-    """Files of bases that are neither among the newest nor shared with one of those."""
-    bases = source.context.control.index.bases(source.name)
-    kept = bases[: max(1, source.context.rows.keep_bases)]
-    dropped = bases[len(kept) :]
-    if not dropped:
+def _collect_bases(source: TableSource, remove: Callable[[Path], None], grace: float, *, dry_run: bool) -> None:
+    """Forget the bases that are no longer kept, then remove the files that no kept one has, while nobody folds."""
+    index, leases = source.context.control.index, source.context.control.leases
+    if dry_run:
+        for path in _old_base_files(source, index.bases(source.name), grace):
+            remove(path)
         return
-    log = DeltaLog(Path(source.base_folder))
-    needed = {
-        path.resolve()
-        for version in kept
-        if log.has(version.delta_version)
-        for path in log.files(version.delta_version)
-    }
-    for path in sorted(Path(source.base_folder).glob("*.parquet")):
-        if path.resolve() not in needed and _is_old(source.context, path, grace):
-            yield path
-    if not dry_run:
-        source.context.control.index.drop_bases(source.name, [version.delta_version for version in dropped])
+    if not Path(source.base_folder).is_dir():
+        return
+    try:
+        with leases.held(f"fold:{source.name}", wait=0.0):
+            bases = index.bases(source.name)
+            dropped = [version.delta_version for version in bases[_kept(source) :]]
+            if dropped:  # before its files go: nobody may choose a base that is half gone
+                index.drop_bases(source.name, dropped)
+            for path in _old_base_files(source, bases, grace):
+                remove(path)
+    except LeaseHeld:
+        log.info("'%s' is being folded: its old bases are left for the next time", source.name)
+
+
+def _kept(source: TableSource) -> int:
+    return max(1, source.context.rows.keep_bases)
+
+
+def _old_base_files(source: TableSource, bases: list[BaseVersion], grace: float) -> list[Path]:
+    """Files that are neither of one of the newest bases nor of Delta's newest version.
+
+    The latter may be a fold that was killed before its base was written down: the next fold goes on from there.
+    """
+    log_of_base = DeltaLog(Path(source.base_folder))
+    versions = {version.delta_version for version in bases[: _kept(source)]}
+    newest = log_of_base.newest()
+    if newest is not None:
+        versions.add(newest)
+    needed = {path.resolve() for version in versions if log_of_base.has(version) for path in log_of_base.files(version)}
+    files = sorted(Path(source.base_folder).glob("*.parquet"))
+    return [path for path in files if path.resolve() not in needed and _is_old(source.context, path, grace)]

@@ -11,6 +11,8 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
+from seamark.errors import TableError
+
 
 class DeltaLog:
     """The log of the Delta table in a folder. Folds are its only writers."""
@@ -55,17 +57,32 @@ class DeltaLog:
         checkpoint = max((v for v in self._checkpoints() if v <= version), default=None)
         live: dict[str, str | None] = {}
         if checkpoint is not None:
-            added = (
-                pq.read_table(self._path(checkpoint, "checkpoint.parquet"), columns=["add"]).column("add").to_pylist()
-            )
-            live = {add["path"]: add.get("stats") for add in added if add}
+            for action in self._checkpoint(checkpoint):
+                self._refuse_unless_plain(action)
+                if action["add"]:
+                    live[action["add"]["path"]] = action["add"].get("stats")
         for number in range(0 if checkpoint is None else checkpoint + 1, version + 1):
             for action in self._actions(number):
+                self._refuse_unless_plain(action)
                 if "remove" in action:
                     live.pop(action["remove"]["path"], None)
                 if "add" in action:
                     live[action["add"]["path"]] = action["add"].get("stats")
         return live
+
+    def _refuse_unless_plain(self, action: dict[str, Any]) -> None:
+        """Refuse what makes the rows of a version other ones than those in its files."""
+        configured = dict((action.get("metaData") or {}).get("configuration") or {})
+        if (action.get("add") or {}).get("deletionVector"):
+            found = "deletion vectors"
+        elif configured.get("delta.columnMapping.mode", "none") != "none":
+            found = "column mapping"
+        else:
+            return
+        raise TableError(
+            f"the base in {self._folder.parent} was written with {found}, which Seamark does not read.",
+            hint="remove that folder and fold the table again; nothing is lost, the chain has every row.",
+        )
 
     def _rows_of(self, path: str, stats: str | None) -> int:
         counted = json.loads(stats).get("numRecords") if stats else None
@@ -78,6 +95,11 @@ class DeltaLog:
     def _checkpoints(self) -> Iterator[int]:
         names = (path.name.split(".")[0] for path in self._folder.glob("*.checkpoint.parquet"))
         return (int(name) for name in names if name.isdigit())
+
+    def _checkpoint(self, version: int) -> list[dict[str, Any]]:
+        path = self._path(version, "checkpoint.parquet")
+        actions: list[dict[str, Any]] = pq.read_table(path, columns=["add", "metaData"]).to_pylist()
+        return actions
 
     def _path(self, version: int, ending: str = "json") -> Path:
         return self._folder / f"{version:020d}.{ending}"

@@ -7,16 +7,28 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from seamark import faults
 from seamark.control import BaseVersion, BlockEntry, TableHead
-from seamark.ledger import Op
+from seamark.errors import TableError
+from seamark.ledger import Op, SetDataSchema
 from seamark.tables.cache import BaseCache
 from seamark.tables.delta_log import DeltaLog
 from seamark.tables.frames import quoted
-from seamark.tables.read import TableSource, count_records, count_versions, last_images, newest_base, read_images
+from seamark.tables.read import (
+    TableSource,
+    base_exists,
+    count_records,
+    count_versions,
+    last_images,
+    newest_base,
+    read_images,
+)
+from seamark.tables.schema import TableSchema
 
 # Up to this share of the base a tail is merged into the files that it touches; a larger one makes it worth writing all
 # of the base anew, in order.
@@ -46,7 +58,15 @@ def fold_table(source: TableSource) -> FoldReport:
         base = newest_base(source, head.last_offset)
         if base is not None and base.last_offset == head.last_offset:
             return FoldReport(source.name, False, "it is folded up to its head", delta_version=base.delta_version)
-        return _fold(source, head, head.last_offset, base)
+        return _fold(_as_the_chain_has_it(source, head), head, head.last_offset, base)
+
+
+def _as_the_chain_has_it(source: TableSource, head: TableHead) -> TableSource:
+    """The table with the chain's schema: this process may have declared it before others added columns."""
+    event = source.context.files(source.name).block(head.schema_block).event if head.schema_block else None
+    if not isinstance(event, SetDataSchema) or event.schema is None:
+        return source
+    return replace(source, schema=TableSchema.from_ledger(event.schema))
 
 
 def needs_fold(source: TableSource, tail_records: int, tail_slices: int, base_rows: int) -> bool:
@@ -64,26 +84,52 @@ def _fold(source: TableSource, head: TableHead, upto: int, base: BaseVersion | N
     if log.newest() is None:
         # Somebody removed the folder: Delta counts from 0 again, and what we know of a version 0 is about another one.
         source.context.control.index.drop_bases(source.name)
+    failure: Exception | None = None
     if log.version_of(head.dataset_id, sequence) is None:
-        # Not from the cache: a cached frame belongs to the session that read it, and so would the write.
-        session = _session_for(source, head, sequence)
-        apart = replace(source, context=replace(source.context, session=session, cache=BaseCache(0)))
-        if base is None or log.newest() != base.delta_version:
-            _write_anew(apart, upto)
-        elif not source.schema.key:
-            _append(apart, blocks)
-        elif records <= MERGE_SHARE * base.row_count:
-            _merge(apart, blocks)
-        else:
-            _write_anew(apart, upto)
+        try:
+            _write(source, head, blocks, upto, base)
+        except (PySparkException, Py4JError) as error:
+            failure = error
     faults.reached("fold-written")
     version = log.version_of(head.dataset_id, sequence)
     if version is None:
-        raise AssertionError(f"the fold of '{source.name}' up to block {sequence} left no Delta version")
+        return _outrun(source, base, failure)
     rows = log.row_count(version)
     source.context.control.index.add_base(BaseVersion(source.name, version, sequence, upto, rows))
     source.context.cache.drop(source.name)
     return FoldReport(source.name, True, "", records, version)
+
+
+def _outrun(source: TableSource, base: BaseVersion | None, failure: Exception | None) -> FoldReport:
+    """What to say of a fold that wrote nothing: if it lost its lease, another one may have done the work."""
+    bases = source.context.control.index.bases(source.name)
+    newest = next((version for version in bases if base_exists(source, version.delta_version)), None)
+    if newest is not None and (base is None or newest.sequence > base.sequence):
+        reason = "another process folded it meanwhile"
+        return FoldReport(source.name, False, reason, delta_version=newest.delta_version)
+    why = f": {str(failure).strip().splitlines()[0]}" if failure and str(failure).strip() else "."
+    raise TableError(
+        f"the fold of table '{source.name}' left no Delta version in {source.base_folder}{why} "
+        "The table's rows are unharmed.",
+        hint="fold it again; if that fails too, remove that folder, which can always be made anew, and fold.",
+    ) from failure
+
+
+def _write(
+    source: TableSource, head: TableHead, blocks: Sequence[BlockEntry], upto: int, base: BaseVersion | None
+) -> None:
+    """Write the base's next version, in the way that is the cheapest."""
+    # Not from the cache: a cached frame belongs to the session that read it, and so would the write.
+    session = _session_for(source, head, blocks[-1].sequence)
+    apart = replace(source, context=replace(source.context, session=session, cache=BaseCache(0)))
+    if base is None or DeltaLog(Path(source.base_folder)).newest() != base.delta_version:
+        _write_anew(apart, upto)
+    elif not source.schema.key:
+        _append(apart, blocks)
+    elif count_records(blocks) <= MERGE_SHARE * base.row_count:
+        _merge(apart, blocks)
+    else:
+        _write_anew(apart, upto)
 
 
 def _session_for(source: TableSource, head: TableHead, sequence: int) -> Callable[[], SparkSession]:
@@ -99,6 +145,9 @@ def _session_for(source: TableSource, head: TableHead, sequence: int) -> Callabl
         "spark.databricks.delta.write.txnAppId": head.dataset_id,
         "spark.databricks.delta.write.txnVersion": str(sequence),
         "spark.databricks.delta.schema.autoMerge.enabled": "true",
+        # Bases are read as plain files, so they must be just that, whatever is the default elsewhere.
+        "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
+        "spark.databricks.delta.properties.defaults.columnMapping.mode": "none",
         "parquet.page.row.count.limit": str(PAGE_ROWS),
     }
     for name, value in settings.items():

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from seamark.errors import BadValue, FrameMismatch, NullKey
 from seamark.tables.convert import ValueDoesNotFit, convert_array, convert_spark, convertible, convertible_in_spark
@@ -42,9 +43,18 @@ CheckedFrame: TypeAlias = SparkFrame | LocalFrame
 def check_frame(table: str, schema: TableSchema, frame: Frame, *, only_key: bool = False) -> CheckedFrame:
     """The frame with the table's columns (or only those of its key), or an error that names all that is wrong."""
     columns = [column for column in schema.columns if not only_key or column.name in schema.key]
+    pointed = [c for c in columns if c.name in schema.key and pa.types.is_floating(c.type)]
     if _is_spark(frame):
-        return SparkFrame(_check_spark(table, columns, frame, only_key=only_key))  # type: ignore[arg-type]
+        computed = _check_spark(table, columns, frame, only_key=only_key)  # type: ignore[arg-type]
+        # In a key 0.0 and -0.0 are one, and files are searched by bytes: adding 0.0 makes the first of both.
+        for column in pointed:
+            name = quoted(column.name)
+            computed = computed.withColumn(column.name, (computed[name] + 0.0).cast(spark_name(column.type)))
+        return SparkFrame(computed)
     local = _check_local(table, columns, _to_arrow(table, frame), only_key=only_key)
+    for column in pointed:
+        place, field = local.column_names.index(column.name), local.schema.field(column.name)
+        local = local.set_column(place, field, pc.add(local.column(place), pa.scalar(0.0, column.type)))
     _refuse_nulls(table, [column.name for column in columns if not column.nullable], local)
     return LocalFrame(local)
 
@@ -60,7 +70,12 @@ def _to_arrow(table: str, frame: object) -> pa.Table:
         return pa.Table.from_batches([frame])
     if type(frame).__module__.startswith("pandas."):
         return _from_pandas(table, frame)  # type: ignore[arg-type]
-    if isinstance(frame, Sequence) and all(isinstance(row, Mapping) for row in frame) and frame:
+    if isinstance(frame, list | tuple) and not frame:
+        raise FrameMismatch(
+            f"table '{table}' was given an empty list, which has no columns. Nothing was written.",
+            hint="give an empty frame that has the table's columns, if you really mean no rows.",
+        )
+    if isinstance(frame, Sequence) and all(isinstance(row, Mapping) for row in frame):
         names = dict.fromkeys(name for row in frame for name in row)
         return _from_columns(table, [(name, [row.get(name) for row in frame]) for name in names], from_pandas=False)
     raise FrameMismatch(

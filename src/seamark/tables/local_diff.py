@@ -29,14 +29,18 @@ class StandingRows:
     @staticmethod
     def of(schema: TableSchema, versions: pa.Table) -> StandingRows:
         """The last word on each key, from versions (`offset`, `op`, columns) in any order; retracted rows are gone."""
+        # In the table's types before keys are made: Python compares moments of one zone by what its clocks show, and
+        # there is an hour that they show twice.
+        rows = versions.select(list(schema.names)).cast(schema.arrow)
         newest: dict[Key, tuple[int, int, int]] = {}
         offsets, ops = versions.column("offset").to_pylist(), versions.column(OP).to_pylist()
-        for place, (key, offset, op) in enumerate(zip(_keys(schema, versions), offsets, ops, strict=True)):
+        for place, (key, offset, op) in enumerate(zip(_keys(schema, rows), offsets, ops, strict=True)):
             if key not in newest or offset > newest[key][0]:
                 newest[key] = (offset, op, place)
         live = [(key, place) for key, (_, op, place) in newest.items() if op != Op.RETRACT]
-        rows = _take(versions.select(list(schema.names)), [place for _, place in live]).cast(schema.arrow)
-        return StandingRows(rows, {key: number for number, (key, _) in enumerate(live)})
+        return StandingRows(
+            _take(rows, [place for _, place in live]), {key: number for number, (key, _) in enumerate(live)}
+        )
 
 
 def upserted(schema: TableSchema, rows: pa.Table, standing: StandingRows) -> pa.Table:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from seamark import faults
 from seamark.control import BlockEntry, CommitRequest, Lease, RunRecord, TableAppend, TableHead
-from seamark.errors import ChainRuleBroken
+from seamark.errors import ChainRuleBroken, SeamarkError
 from seamark.ledger import (
     AddData,
     Block,
@@ -197,10 +197,18 @@ def publish(
     run.registered.clear()  # they are part of chains now; a further commit of this run has registrations of its own
     faults.reached("committed")
     for planned, _ in drafts:
-        mirror_head(context, planned.files, planned.table)
+        _mirror_if_possible(context, planned)
     faults.reached("mirrored")
     for append in appends:
         _log_commit(record, append, counts)
+
+
+def _mirror_if_possible(context: TableContext, planned: Planned) -> None:
+    """Mirror the head. The commit stands whether or not this works: trouble here must not look like a failed write."""
+    try:
+        mirror_head(context, planned.files, planned.table)
+    except (SeamarkError, OSError) as error:
+        log.warning("refs/head of '%s' could not be mirrored; the next open does it: %s", planned.table, error)
 
 
 def _log_commit(record: RunRecord, append: TableAppend, counts: OpCounts) -> None:

@@ -142,9 +142,12 @@ def _within(source: TableSource, keys: pa.Table) -> Column:
     """What files and pages can be skipped by: the least and the greatest value of each key column."""
     bounds = []
     for name in source.schema.key:
-        if pa.types.is_boolean(keys.schema.field(name).type) or pa.types.is_binary(keys.schema.field(name).type):
+        values = keys.column(name)
+        if pa.types.is_boolean(values.type) or pa.types.is_binary(values.type):
             continue
-        span = pc.min_max(keys.column(name)).as_py()
+        if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
+            continue  # to Arrow NaN is neither the least nor the greatest, so the bounds would leave it out
+        span = pc.min_max(values).as_py()
         low, high = _literal(source, name, span["min"]), _literal(source, name, span["max"])
         bounds.append(F.col(quoted(name)).between(low, high))
     return reduce(_both, bounds) if bounds else F.lit(True)
@@ -266,7 +269,7 @@ def _read_base(source: TableSource, version: BaseVersion) -> DataFrame:
         reader = session.read.schema(schema).option("datetimeRebaseMode", "CORRECTED")
         return reader.parquet(*[as_it_stands(str(path)) for path in files])
 
-    base = source.context.cache.get(version, read)
+    base = source.context.cache.get(version, source.schema.names, read)
     return _with_new_columns(source, base)
 
 

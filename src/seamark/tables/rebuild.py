@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from seamark.control import BaseVersion, Control, FailedKey, Position, Restored, TableHead
-from seamark.errors import ChainRuleBroken
+from seamark.control import BaseVersion, Control, FailedKey, Position, Restored, TableHead, meanwhile_moved
+from seamark.errors import ChainRuleBroken, ObjectMissing, StoreError
 from seamark.ledger import (
     AddData,
     Block,
@@ -49,25 +49,73 @@ def chain_folders(warehouse: Path) -> Iterator[Path]:
 
 
 def rebuild_control(control: Control, warehouse: Path) -> RebuildReport:
-    """Replace what the control database knows by what the chains in a warehouse say."""
-    chains = [_Chain(folder) for folder in chain_folders(warehouse)]
+    """Replace what the control database knows by what the chains in a warehouse say.
+
+    Nothing is replaced, and `StoreError` raised, if somebody writes meanwhile: a commit would be lost.
+    """
+    _refuse_live_runs(control)
+    heads = {name: head.head_hash for name, head in control.index.heads().items()}
+    mirrored = _mirrored_heads(warehouse)
+    chains = [_Chain(warehouse / name, start) for name, start in _starts(warehouse, mirrored, heads)]
     names = {chain.head.dataset_id: chain for chain in chains}
     positions = [position for chain in chains for position in chain.positions(names)]
     newest = {(p.step, p.input_table): p for p in sorted(positions, key=lambda p: p.block_sequence or -1)}
     failed = {(k.step, k.key): k for chain in chains for k in chain.failed_keys()}
     restored = [chain.restored() for chain in chains]
-    control.restore(restored, list(newest.values()), list(failed.values()))
+
+    def check() -> None:
+        moved = _mirrored_heads(warehouse).items() ^ mirrored.items()
+        if moved:
+            raise meanwhile_moved(min(name for name, _ in moved))
+
+    control.restore(restored, list(newest.values()), list(failed.values()), heads_before=heads, check=check)
     return RebuildReport(len(restored), sum(len(r.blocks) for r in restored), len(newest), len(failed))
+
+
+def _refuse_live_runs(control: Control) -> None:
+    live = control.staging.live_runs()
+    if live:
+        raise StoreError(
+            f"{len(live)} run(s) write to this store now: {', '.join(live)}. Nothing was changed.",
+            hint="stop what is writing, then try again; a run that was killed counts as live for an hour.",
+        )
+
+
+def _mirrored_heads(warehouse: Path) -> dict[str, str | None]:
+    return {folder.name: ChainFiles(folder).head() for folder in chain_folders(warehouse)}
+
+
+def _starts(
+    warehouse: Path, mirrored: dict[str, str | None], known: dict[str, str]
+) -> Iterator[tuple[str, str | None]]:
+    """Each table's name, and the block that its chain is to be read from.
+
+    That is `refs/head`, unless the database knows better: a commit whose writer was killed before it could mirror the
+    head stands all the same.
+    """
+    for name in sorted({*mirrored, *known}):
+        found, head = mirrored.get(name), known.get(name)
+        if head is not None and head != found and _leads_to(ChainFiles(warehouse / name), head, found):
+            yield name, head
+        elif name in mirrored:
+            yield name, found
+
+
+def _leads_to(files: ChainFiles, head: str, ancestor: str | None) -> bool:
+    """Whether the chain that ends with `head` is there and holds a block; None stands for what is before the first."""
+    try:
+        return ancestor in (None, *(name for name, _ in walk_back(files, head)))
+    except ObjectMissing:
+        return False
 
 
 class _Chain:
     """One table's chain, read from end to end and checked by the rules on the way."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, start: str | None) -> None:
         self.name = folder.name
         self.files = ChainFiles(folder)
-        head = self.files.head()
-        self.blocks = [] if head is None else list(reversed(list(walk_back(self.files, head))))
+        self.blocks = [] if start is None else list(reversed(list(walk_back(self.files, start))))
         self.head = self._checked_head()
         self._sequences = {name: block.sequence_number for name, block in self.blocks}
 

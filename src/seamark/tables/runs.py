@@ -54,6 +54,7 @@ def write_run(batches: Iterator[pa.RecordBatch], folder: str, schema: TableSchem
     for batch in batches:
         if batch.num_rows == 0:
             continue
+        batch = _in_the_tables_types(batch, schema)
         if writer is None:
             Path(folder).mkdir(parents=True, exist_ok=True)
             path = Path(folder) / f"{uuid.uuid4().hex}.arrow"
@@ -67,6 +68,16 @@ def write_run(batches: Iterator[pa.RecordBatch], folder: str, schema: TableSchem
         return None
     writer.close()
     return Run(str(path), order, rows, path.stat().st_size, counts, nulls)
+
+
+def _in_the_tables_types(batch: pa.RecordBatch, schema: TableSchema) -> pa.RecordBatch:
+    """The batch with the table's types: keys that are moments must be told in UTC, not as a session's clocks show."""
+    wanted = {column.name: column.type for column in schema.columns}
+    if all(field.type == wanted.get(field.name, field.type) for field in batch.schema):
+        return batch
+    fields = [field.with_type(wanted.get(field.name, field.type)) for field in batch.schema]
+    arrays = [values.cast(field.type) for values, field in zip(batch.columns, fields, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
 class RunReader:

@@ -10,7 +10,7 @@ from datetime import datetime
 from seamark import faults
 from seamark.clock import commit_time
 from seamark.control import Lease, RunRecord, write_lease_name
-from seamark.errors import CommitConflict, LeaseHeld, StagedFilesGone
+from seamark.errors import CommitConflict, LeaseHeld, SchemaChangeRefused, StagedFilesGone
 from seamark.ledger import DatasetKind, SourceState
 from seamark.ledger.chain import ChainDraft
 from seamark.tables.change import Change, LocalChange, NoRecords, spark_errors_explained
@@ -125,8 +125,14 @@ def _attempt(
 
 def _refuse_old_schema(source: TableSource, planned: Planned) -> None:
     """Refuse to write with a schema that lacks columns of the chain's: others have added them since it was declared."""
-    if planned.state is not None and planned.state.schema is not None:
+    if planned.state is None or planned.state.schema is None:
+        return
+    try:
         check_evolution(source.name, TableSchema.from_ledger(planned.state.schema), source.schema)
+    except SchemaChangeRefused as refusal:
+        raise SchemaChangeRefused(
+            refusal.message, hint="another program has added columns: declare the table again with all of them."
+        ) from None
 
 
 def _stage(source: TableSource, run: Writing, planned: Planned, change: Change) -> StagedChange:
