@@ -138,9 +138,11 @@ def test_a_delete_looks_only_at_the_key(standing, frame_of, told, unchanged, spa
 
 @pytest.mark.scenario("T37")
 def test_things_that_are_no_frame(dry_posts):
-    for thing in (None, 1, "post", [], [1, 2], {"post_id": [1]}):
+    for thing in (None, 1, "post", "", [1, 2], {"post_id": [1]}):
         with pytest.raises(FrameMismatch, match=r"table 'posts' was given a \w+.*give a Spark, pandas or Arrow frame"):
             dry_posts.upsert(thing)
+    with pytest.raises(FrameMismatch, match=r"was given an empty list, which has no columns.*give an empty frame"):
+        dry_posts.replace([])
 
 
 @pytest.mark.scenario("T37")

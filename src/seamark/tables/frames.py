@@ -75,7 +75,7 @@ def _to_arrow(table: str, frame: object) -> pa.Table:
             f"table '{table}' was given an empty list, which has no columns. Nothing was written.",
             hint="give an empty frame that has the table's columns, if you really mean no rows.",
         )
-    if isinstance(frame, Sequence) and all(isinstance(row, Mapping) for row in frame):
+    if isinstance(frame, list | tuple) and all(isinstance(row, Mapping) for row in frame):
         names = dict.fromkeys(name for row in frame for name in row)
         return _from_columns(table, [(name, [row.get(name) for row in frame]) for name in names], from_pandas=False)
     raise FrameMismatch(
