@@ -13,6 +13,7 @@ import pytest
 from seamark import faults
 from seamark.control import GRACE_SECONDS, BaseVersion
 from seamark.control.staging import count_registered
+from seamark.ledger.objects import Objects
 
 
 def make_old(folder: Path) -> None:
@@ -230,3 +231,12 @@ def test_bases_are_left_alone_while_somebody_folds(folded, monkeypatch):
     monkeypatch.setattr(leases, "held", watched)
     assert folded.store.gc().count == 2
     assert held == [("fold:clicks", True)]
+
+
+def test_a_file_that_is_gone_since_it_was_listed_is_left_to_whoever_took_it(open_store, clicks_of, monkeypatch):
+    store = open_store()
+    store.table("clicks", "number long").append(clicks_of(1))
+    listed = store.warehouse / "clicks" / "data" / ".pending-0123456789abcdef"
+    monkeypatch.setattr(Objects, "pending", lambda _: iter([listed]))
+
+    assert store.gc(grace=0).removed == ()

@@ -124,6 +124,7 @@ def test_whoever_waits_gets_the_lease_when_it_is_given_back(control):
 
 def test_nobody_waits_for_a_free_lease(control):
     control.leases.wait_until_free("write:posts", wait=0)
+    assert control.leases.holder("write:posts") is None
 
 
 def test_eight_threads_that_want_one_lease_get_it_one_at_a_time(control):

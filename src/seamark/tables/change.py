@@ -104,7 +104,8 @@ def _has_no_rows(rows: CheckedFrame) -> bool:
 def _standing_rows(source: TableSource, keys: LocalFrame | None, last: int) -> local_diff.StandingRows:
     """The rows with these keys, or all rows, on the driver: one Spark job."""
     choice = EVERYTHING if keys is None else choose_keys(source, keys)
-    with spark_errors_explained(source):
+    hint = f"`seamark verify {source.name}` tells whether a file is missing or damaged."
+    with spark_errors_explained(source, "read the rows that stand", hint):
         versions = read_versions(source, upto=last, choice=choice).toArrow()
     return local_diff.StandingRows.of(source.schema, versions)
 
@@ -122,8 +123,12 @@ def checked_choice(source: TableSource, keys: CheckedFrame) -> KeyChoice:
 
 
 @contextmanager
-def spark_errors_explained(source: TableSource) -> Iterator[None]:
-    """Turn an error of Spark's into ours: what was wrong with the frame, or that it could not be computed."""
+def spark_errors_explained(
+    source: TableSource,
+    doing: str = "computed the frame",
+    hint: str = "the cause is below; the frame fails in the same way with `df.count()`.",
+) -> Iterator[None]:
+    """Turn an error of Spark's into ours: what was wrong with the frame, or what Spark could not do."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -137,7 +142,7 @@ def spark_errors_explained(source: TableSource) -> Iterator[None]:
             column, value = misfit
             raise bad_value(source.name, column, value, spark_name(source.schema.column(column).type)) from None
         raise ComputeFailed(
-            f"table '{source.name}': Spark failed while it computed the frame: {text.strip().splitlines()[0]} "
+            f"table '{source.name}': Spark failed while it {doing}: {text.strip().splitlines()[0]} "
             "Nothing was written.",
-            hint="the cause is below; the frame fails in the same way with `df.count()`.",
+            hint=hint,
         ) from error

@@ -87,7 +87,11 @@ def _size(path: Path) -> int:
 
 
 def _is_old(context: TableContext, path: Path, grace: float) -> bool:
-    return path.stat().st_mtime <= context.clock.now().timestamp() - grace
+    try:
+        written = path.stat().st_mtime
+    except FileNotFoundError:  # a live run has finished it or cleaned up after itself since it was listed
+        return False
+    return written <= context.clock.now().timestamp() - grace
 
 
 def _orphans(context: TableContext, grace: float) -> Iterator[Path]:
