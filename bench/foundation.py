@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 import seamark as sm
 from bench.chains import add_watermark_blocks
-from bench.measure import Figure, PeakMemory, median_seconds, ratio, seconds
+from bench.measure import Figure, PeakMemory, chosen, median_seconds, ratio, seconds
 
 COLUMNS = "id long, user_id long, at timestamp, price double, title string"
 
@@ -40,19 +40,12 @@ def store(folder: Path, spark: SparkSession) -> sm.DataStore:
 
 def run(spark: SparkSession, folder: Path, wanted: Sequence[str] = ()) -> Iterator[Figure]:
     """The wanted figures, or all of them, one after another."""
-    figures = (
-        replace_five_million,
-        upsert_a_thousand,
-        ten_keys_of_ten_million,
-        append_to_a_long_chain,
-        open_two_hundred_tables,
-        driver_memory,
-    )
-    warm_up(spark, folder / "warm")
+    figures = chosen(FIGURES, wanted)
+    if figures:
+        warm_up(spark, folder / "warm")
     for figure in figures:
-        if not wanted or figure.__name__ in wanted:
-            yield figure(spark, folder / figure.__name__)
-            shutil.rmtree(folder / figure.__name__, ignore_errors=True)
+        yield figure(spark, folder / figure.__name__)
+        shutil.rmtree(folder / figure.__name__, ignore_errors=True)
 
 
 def warm_up(spark: SparkSession, folder: Path) -> None:
@@ -172,3 +165,13 @@ def driver_memory(spark: SparkSession, folder: Path) -> Figure:
         64,
         "MiB",
     )
+
+
+FIGURES = (
+    replace_five_million,
+    upsert_a_thousand,
+    ten_keys_of_ten_million,
+    append_to_a_long_chain,
+    open_two_hundred_tables,
+    driver_memory,
+)

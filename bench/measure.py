@@ -1,13 +1,19 @@
-"""Measuring: every figure is a ratio of two times taken in one run, in one Spark session."""
+"""Measuring: nearly every figure is a ratio of two times taken in one run, in one Spark session."""
 
 from __future__ import annotations
 
+import operator
 import statistics
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, TypeVar
+
+_BOUNDS = {"≤": operator.le, "≥": operator.ge, "=": operator.eq}
+
+F = TypeVar("F", bound=Callable[..., object])
 
 
 @dataclass(frozen=True)
@@ -20,11 +26,23 @@ class Figure:
     value: float
     reach: float
     unit: str = "×"
+    bound: Literal["≤", "≥", "="] = "≤"
 
     @property
     def is_met(self) -> bool:
         """Whether the figure is within reach."""
-        return self.value <= self.reach
+        return _BOUNDS[self.bound](self.value, self.reach)
+
+
+def name_of(figure: Callable[..., object]) -> str:
+    """What a figure is asked for by: `first-run`."""
+    return figure.__name__.replace("_", "-")
+
+
+def chosen(figures: Iterable[F], wanted: Sequence[str]) -> list[F]:
+    """The wanted figures in their order, or all of them."""
+    names = {name.replace("_", "-") for name in wanted}
+    return [figure for figure in figures if not names or name_of(figure) in names]
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -37,6 +55,11 @@ def seconds(work: Callable[[], object]) -> float:
 def median_seconds(work: Callable[[], object], times: int = 3) -> float:
     """The median of several goes."""
     return statistics.median(seconds(work) for _ in range(times))
+
+
+def best_of(rounds: Iterable[tuple[float, ...]]) -> list[float]:
+    """The least time of each column, of several rounds in which each was measured once."""
+    return [min(times) for times in zip(*rounds, strict=True)]
 
 
 def ratio(work: str, ours: float, theirs: float, reach: float) -> Figure:

@@ -13,16 +13,31 @@ if TYPE_CHECKING:
     from seamark.spark import spark_session
     from seamark.store import DataStore
     from seamark.tables import Commit, Head, Table
+    from seamark.transforms.changelist import ChangeList
+    from seamark.transforms.declare import BatchTransform, ComputeInput, JoinSpec, RunConfig
+    from seamark.transforms.report import RunReport, StepPlan, StepReport
+    from seamark.transforms.step import Step
+    from seamark.transforms.why import Provenance
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BatchTransform",
+    "ChangeList",
     "Commit",
+    "ComputeInput",
     "DataStore",
     "Finding",
     "Head",
+    "JoinSpec",
     "Op",
+    "Provenance",
+    "RunConfig",
+    "RunReport",
     "SeamarkError",
+    "Step",
+    "StepPlan",
+    "StepReport",
     "Table",
     "VerifyReport",
     "ledger",
@@ -31,12 +46,22 @@ __all__ = [
 
 # Where each name is at home. It is fetched when it is first used: `seamark --help` need not wait for all of them.
 _HOMES = {
+    "BatchTransform": "seamark.transforms.declare",
+    "ChangeList": "seamark.transforms.changelist",
     "Commit": "seamark.tables",
+    "ComputeInput": "seamark.transforms.declare",
     "DataStore": "seamark.store",
     "Finding": "seamark.ledger.verify",
     "Head": "seamark.tables",
+    "JoinSpec": "seamark.transforms.declare",
     "Op": "seamark.ledger",
+    "Provenance": "seamark.transforms.why",
+    "RunConfig": "seamark.transforms.declare",
+    "RunReport": "seamark.transforms.report",
     "SeamarkError": "seamark.errors",
+    "Step": "seamark.transforms.step",
+    "StepPlan": "seamark.transforms.report",
+    "StepReport": "seamark.transforms.report",
     "Table": "seamark.tables",
     "VerifyReport": "seamark.ledger.verify",
     "spark_session": "seamark.spark",

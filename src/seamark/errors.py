@@ -43,6 +43,10 @@ class SparkUnavailable(SeamarkError):
     """A Spark session could not be started: Java or the jars cannot be had."""
 
 
+class MetricsUnavailable(SeamarkError):
+    """`/metrics` cannot answer where it was told to."""
+
+
 # --- the ledger -------------------------------------------------------------------------------------------------------
 
 
@@ -153,6 +157,10 @@ class StagedFilesGone(ControlError):
     """Files staged for a commit are no longer registered, so they may have been collected."""
 
 
+class OffsetError(ControlError):
+    """An offset of a step was to be set or reset in a way that cannot be."""
+
+
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
@@ -220,3 +228,45 @@ class StoreError(SeamarkError):
 
 class HeadMismatch(StoreError):
     """A table's `refs/head` is not in the control database's chain, so the database is older than the warehouse."""
+
+
+# --- steps ------------------------------------------------------------------------------------------------------------
+
+
+class StepError(SeamarkError):
+    """Something about a step: what it reads, writes or does."""
+
+
+class InvalidStep(StepError):
+    """A step was declared with inputs, outputs or options that do not fit together."""
+
+
+class UnknownStep(StepError):
+    """No step of this name is declared."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        super().__init__(f"there is no step '{name}'.", hint=did_you_mean(name, known, "Steps"))
+
+
+class DefinitionChanged(StepError):
+    """A step's definition is no longer the one that its rows were made by, and nobody has said what to do with them."""
+
+
+class AlreadyRunning(StepError):
+    """Another run of the step holds its lease."""
+
+
+class BadOutput(StepError):
+    """A step's function gave a frame that its output cannot take: wrong columns, a NULL, doubled or foreign key."""
+
+
+class FunctionFailed(StepError):
+    """A step's function failed, and the run was to stop at that; `__cause__` has its error."""
+
+
+class TooManyFailures(StepError):
+    """More keys of a step failed than `max_failed_keys`, so the run stopped and recorded none of them."""
+
+
+class NoSuchRow(StepError):
+    """The table has no row with this key."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
@@ -25,6 +26,16 @@ from seamark.tables.heal import Healed, heal_heads
 from seamark.tables.rebuild import RebuildReport, rebuild_control
 from seamark.tables.schema import TableSchema, check_evolution, check_table_name, declare
 from seamark.tables.table import Head, Table
+from seamark.transforms.changelist import ChangeList
+from seamark.transforms.declare import BatchTransform, InputLike, OnChange, RunConfig, TableOrName
+from seamark.transforms.initialise import initialise_offsets
+from seamark.transforms.offsets import OffsetTable
+from seamark.transforms.pipeline import Pipeline
+from seamark.transforms.replay import replay_table
+from seamark.transforms.report import RunReport, StepPlan
+from seamark.transforms.run import OnBatch
+from seamark.transforms.step import Step
+from seamark.transforms.why import Provenance, provenance
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,6 +81,8 @@ class DataStore:
             rows=self.config.rows,
         )
         self._declared: dict[str, Table] = {}
+        self._pipeline = Pipeline(self._context, self._known_table, wait=self.config.scheduler.wait)
+        self._folded_at: dict[str, int] = {}
         self.healed: tuple[Healed, ...] = heal_heads(self._context)
 
     def __enter__(self) -> Self:
@@ -157,6 +170,84 @@ class DataStore:
             return None
         return TableSchema.from_ledger(event.schema)
 
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    def transform(
+        self, inputs: Sequence[InputLike], outputs: Sequence[TableOrName], **options: Any
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """A decorator that makes a function a step: it takes a frame an input and returns a frame an output.
+
+        The options are those of `BatchTransform`.
+        """
+        return self._pipeline.decorate(inputs=inputs, outputs=outputs, **options)
+
+    def add(self, step: BatchTransform) -> Step:
+        """Add a step; the same as the decorator, without one."""
+        return self._pipeline.add(step)
+
+    def step(self, name: str) -> Step:
+        """The step of this name."""
+        return self._pipeline.step(name)
+
+    def steps(self) -> dict[str, Step]:
+        """All steps by name, each after those whose outputs it reads."""
+        return {step.name: step for step in self._pipeline.in_order()}
+
+    def step_names(self) -> list[str]:
+        """The names of all steps."""
+        return list(self._pipeline.steps)
+
+    def run(
+        self,
+        *steps: str,
+        filters: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+        fail_fast: bool | None = None,
+        on_change: OnChange | None = None,
+        on_batch: OnBatch | None = None,
+    ) -> RunReport:
+        """Run everything that has work, in order, or some of it; gives a report for each step.
+
+        What stops a step stands in its report, and the others go on, unless `fail_fast` is set. Tables whose tail has
+        grown long are folded. `on_batch` is called after each commit with the report so far and the batches left.
+        """
+        config = RunConfig(filters=filters or {}, limit=limit, fail_fast=fail_fast, on_change=on_change)
+        report = self._pipeline.run(steps, config, *([on_batch] if on_batch else []))
+        report.folded = self._fold_what_moved()
+        return report
+
+    def run_changelist(self, changes: ChangeList, *, fail_fast: bool | None = None) -> RunReport:
+        """Compute what given keys lead to, in all steps downstream. No position moves."""
+        return self._pipeline.run_changelist(changes, RunConfig(fail_fast=fail_fast))
+
+    def plan(self, *steps: str) -> dict[str, StepPlan]:
+        """What a run would do now, by step, in order. Nothing is computed or changed."""
+        return self._pipeline.plan(steps)
+
+    @cached_property
+    def offset_table(self) -> OffsetTable:
+        """How far each step has processed each of its inputs."""
+
+        def initialise(step: str, tables: Sequence[str]) -> dict[str, float]:
+            return initialise_offsets(self._context, self._pipeline.step(step).spec, tables)
+
+        return OffsetTable(self.control, self.clock, initialise)
+
+    def why(self, table: str, key: Mapping[str, Any], *, most: int = 100) -> Provenance:
+        """Where a row came from: its block, and through the input intervals the input records behind it.
+
+        Of each input at most `most` rows are followed; `NoSuchRow` if the table has no row with this key.
+        """
+        return provenance(self._context, self._known_table(table).source, key, most)
+
+    def _fold_what_moved(self) -> tuple[str, ...]:
+        """Fold what has grown long, if anything has moved since this was last looked at."""
+        heads = {name: head.sequence for name, head in self.control.index.heads().items()}
+        if heads == self._folded_at:
+            return ()
+        self._folded_at = heads
+        return tuple(report.table for report in self.fold_where_needed() if report.folded)
+
     # --- care ---------------------------------------------------------------------------------------------------------
 
     def verify(
@@ -169,10 +260,22 @@ class DataStore:
         report = VerifyReport(0)
         chains = self._chains(table)
         if replay:
-            _refuse_stepless(chains)
+            self._refuse_stepless(chains)
         for name, head in chains.items():
             report += verify_chain(name, self._context.files(name), head.head_hash, on_block)
+            maker = self._pipeline.maker_of(name)
+            if replay and maker is not None:
+                report += replay_table(self._context, maker.spec, name, head)
         return report
+
+    def _refuse_stepless(self, chains: Mapping[str, TableHead]) -> None:
+        """Refuse to replay a derived table that no step of this program makes."""
+        for name, head in chains.items():
+            if head.kind != DatasetKind.ROOT.name.lower() and self._pipeline.maker_of(name) is None:
+                raise StoreError(
+                    f"table '{name}' is derived, and no step of this program makes it, so it cannot be computed again.",
+                    hint="verify it without replay, or in the program that declares its step.",
+                )
 
     def _chains(self, table: str | None) -> dict[str, TableHead]:
         heads = self.control.index.heads()
@@ -214,13 +317,3 @@ class DataStore:
             return rebuild_control(database, Path(config.warehouse))
         finally:
             database.close()
-
-
-def _refuse_stepless(chains: Mapping[str, TableHead]) -> None:
-    """Refuse to replay a derived table that no step of this program makes."""
-    for name, head in chains.items():
-        if head.kind != DatasetKind.ROOT.name.lower():
-            raise StoreError(
-                f"table '{name}' is derived, and no step of this program makes it, so it cannot be computed again.",
-                hint="verify it without replay, or in the program that declares its step.",
-            )

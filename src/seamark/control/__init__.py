@@ -13,23 +13,28 @@ from seamark.control.model import (
     BaseVersion,
     BlockEntry,
     CommitRequest,
+    CoveredKey,
     FailedKey,
     Lease,
     LiveLease,
     Position,
     RunRecord,
+    RunTotals,
     TableAppend,
     TableHead,
 )
+from seamark.control.offsets import Backlog, Offsets
 from seamark.control.rebuild import Restored, meanwhile_moved, restore
 from seamark.control.staging import GRACE_SECONDS, Staging
 
 __all__ = [
     "GRACE_SECONDS",
+    "Backlog",
     "BaseVersion",
     "BlockEntry",
     "CommitRequest",
     "Control",
+    "CoveredKey",
     "Database",
     "FailedKey",
     "Index",
@@ -37,9 +42,11 @@ __all__ = [
     "Lease",
     "Leases",
     "LiveLease",
+    "Offsets",
     "Position",
     "Restored",
     "RunRecord",
+    "RunTotals",
     "Staging",
     "TableAppend",
     "TableHead",
@@ -56,6 +63,7 @@ class Control:
         self.clock: Clock = clock or SystemClock()
         self.index = Index(self.database)
         self.leases = Leases(self.database, lease_seconds)
+        self.offsets = Offsets(self.database)
         self.staging = Staging(self.database, self.clock)
 
     def commit(self, request: CommitRequest) -> None:

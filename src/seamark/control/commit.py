@@ -15,6 +15,7 @@ from seamark.control.database import Database
 from seamark.control.model import (
     BlockEntry,
     CommitRequest,
+    CoveredKey,
     FailedKey,
     Lease,
     Position,
@@ -198,6 +199,8 @@ def _record_keys(database: Database, connection: Connection, request: CommitRequ
         connection.execute(delete(transform_meta).where(gone))
     for failed in request.failed:
         save_failed_key(database, connection, failed)
+    for covered in request.covered:
+        _save_covered_key(database, connection, covered)
 
 
 def save_failed_key(database: Database, connection: Connection, failed: FailedKey) -> None:
@@ -207,6 +210,14 @@ def save_failed_key(database: Database, connection: Connection, failed: FailedKe
     statement = database.insert(transform_meta).values(is_success=False, **values)
     keys = ["transformation_id", "key"]
     connection.execute(statement.on_conflict_do_update(index_elements=keys, set_={"is_success": False, **values}))
+
+
+def _save_covered_key(database: Database, connection: Connection, covered: CoveredKey) -> None:
+    values = {"process_ts": covered.process_ts, "read_at": covered.read_at, "is_success": True}
+    values |= {"error": None, "attempts": 0, "retry_after": None}
+    names = {"transformation_id": covered.step, "key": covered.key}
+    statement = database.insert(transform_meta).values(**names, **values)
+    connection.execute(statement.on_conflict_do_update(index_elements=list(names), set_=values))
 
 
 def save_run(database: Database, connection: Connection, record: RunRecord, token: str | None) -> None:

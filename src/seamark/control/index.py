@@ -9,7 +9,16 @@ from sqlalchemy import Row, delete, func, select
 
 from seamark.clock import from_millis
 from seamark.control.database import Database
-from seamark.control.model import BaseVersion, BlockEntry, FailedKey, Position, RunRecord, TableHead
+from seamark.control.model import (
+    BaseVersion,
+    BlockEntry,
+    CoveredKey,
+    FailedKey,
+    Position,
+    RunRecord,
+    RunTotals,
+    TableHead,
+)
 from seamark.control.schema import base, block, run, table_head, transform_input_offset, transform_meta
 
 
@@ -134,6 +143,21 @@ class Index:
         with self._database.read() as connection:
             return [_failed_key(row) for row in connection.execute(wanted)]
 
+    def covered_keys(self, step: str) -> list[CoveredKey]:
+        """The keys that limited runs of a step have computed ahead of its positions."""
+        meta = transform_meta
+        wanted = select(meta.c.key, meta.c.process_ts, meta.c.read_at)
+        wanted = wanted.where(meta.c.transformation_id == step, meta.c.is_success.is_(True))
+        with self._database.read() as connection:
+            return [CoveredKey(step, row.key, row.process_ts, row.read_at) for row in connection.execute(wanted)]
+
+    def newest_before(self, table: str, sequence: int) -> BlockEntry | None:
+        """The newest block with data at or before a sequence, or None if there is none."""
+        wanted = select(block).where(block.c.table_name == table, block.c.sequence <= sequence)
+        wanted = wanted.where(block.c.last_offset.is_not(None)).order_by(block.c.sequence.desc()).limit(1)
+        found = self._blocks(wanted)
+        return found[0] if found else None
+
     def runs(self, step: str | None = None, newest: int = 20) -> list[RunRecord]:
         """The newest runs, of one step or of all."""
         wanted = select(run).order_by(run.c.started.desc()).limit(newest)
@@ -141,6 +165,28 @@ class Index:
             wanted = wanted.where(run.c.step == step)
         with self._database.read() as connection:
             return [_run(row) for row in connection.execute(wanted)]
+
+    def run_totals(self, steps: Sequence[str]) -> list[RunTotals]:
+        """What the runs of these steps did in all, and the newest run of each; a step without runs is left out."""
+        ours = run.c.step.in_(list(steps))
+        runs = func.count().label("runs")
+        rows = [func.sum(func.coalesce(column, 0)).label(column.name) for column in (run.c.rows_in, run.c.rows_out)]
+        counted = select(run.c.step, run.c.outcome, runs, *rows).where(ours).group_by(run.c.step, run.c.outcome)
+        place = func.row_number().over(partition_by=run.c.step, order_by=(run.c.started.desc(), run.c.run_id.desc()))
+        ranked = select(run, place.label("place")).where(ours).subquery()
+        newest = select(*[ranked.c[column.name] for column in run.c]).where(ranked.c.place == 1).order_by(ranked.c.step)
+        with self._database.read() as connection:
+            totals = connection.execute(counted.order_by(run.c.step, run.c.outcome)).all()
+            last = [_run(row) for row in connection.execute(newest)]
+        return [_totals(record, [row for row in totals if row.step == record.step]) for record in last]
+
+    def failed_key_counts(self) -> dict[str, int]:
+        """How many failed keys each step has, by step, for the steps that have any."""
+        step = transform_meta.c.transformation_id
+        counted = select(step.label("step"), func.count().label("failed")).group_by(step)
+        counted = counted.where(transform_meta.c.is_success.is_(False))
+        with self._database.read() as connection:
+            return {row.step: row.failed for row in connection.execute(counted)}
 
 
 def _head(row: Row[Any]) -> TableHead:
@@ -181,3 +227,13 @@ def _run(row: Row[Any]) -> RunRecord:
     values = dict(row._mapping)
     values.pop("commit_token")
     return RunRecord(**values)
+
+
+def _totals(newest: RunRecord, by_outcome: Sequence[Row[Any]]) -> RunTotals:
+    return RunTotals(
+        step=newest.step,
+        runs={row.outcome: row.runs for row in by_outcome},
+        rows_in=sum(int(row.rows_in) for row in by_outcome),
+        rows_out=sum(int(row.rows_out) for row in by_outcome),
+        newest=newest,
+    )

@@ -89,6 +89,16 @@ class FailedKey:
 
 
 @dataclass(frozen=True, slots=True)
+class CoveredKey:
+    """A key that a limited run has computed, and the record offset that each input was read at, as JSON."""
+
+    step: str
+    key: str
+    process_ts: float
+    read_at: str
+
+
+@dataclass(frozen=True, slots=True)
 class Lease:
     """A lease that was granted. The epoch fences: it grows with every new holder."""
 
@@ -123,6 +133,17 @@ class RunRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class RunTotals:
+    """All runs of a step together, and the newest of them."""
+
+    step: str
+    runs: dict[str, int]  # by outcome
+    rows_in: int
+    rows_out: int
+    newest: RunRecord
+
+
+@dataclass(frozen=True, slots=True)
 class CommitRequest:
     """Everything that becomes true together."""
 
@@ -131,6 +152,7 @@ class CommitRequest:
     staged: tuple[str, ...] = ()
     positions: tuple[Position, ...] = ()
     failed: tuple[FailedKey, ...] = ()
+    covered: tuple[CoveredKey, ...] = ()
     recovered: tuple[tuple[str, str], ...] = ()  # (step, key)
     lease: Lease | None = None
     write_leases: tuple[Lease, ...] = ()

@@ -37,10 +37,16 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """The outcome of a verification: how many blocks were looked at, and all that was found wrong."""
+    """The outcome of a verification: how many blocks were looked at, and all that was found wrong.
+
+    Of the blocks that a step made, `replayed` were computed again; `not_replayable` were made by a function that is no
+    longer there.
+    """
 
     blocks: int
     findings: tuple[Finding, ...] = field(default=())
+    replayed: int = 0
+    not_replayable: int = 0
 
     @property
     def ok(self) -> bool:
@@ -48,7 +54,12 @@ class VerifyReport:
         return not self.findings
 
     def __add__(self, other: VerifyReport) -> VerifyReport:
-        return VerifyReport(self.blocks + other.blocks, self.findings + other.findings)
+        return VerifyReport(
+            self.blocks + other.blocks,
+            self.findings + other.findings,
+            self.replayed + other.replayed,
+            self.not_replayable + other.not_replayable,
+        )
 
 
 def verify_chain(table: str, files: ChainFiles, head: str, on_block: OnBlock | None = None) -> VerifyReport:

@@ -15,6 +15,9 @@ from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, as_it_st
 from seamark.tables.publish import writing
 from seamark.tables.stage import SMALL_BYTES, SMALL_RECORDS
 
+# The words by which an error of our own code on an executor is told from one of the frame's.
+OUR_OWN = "seamark: trouble of its own"
+
 
 @contextmanager
 def computed(context: TableContext, rows: CheckedFrame, schema: pa.Schema) -> Iterator[CheckedFrame]:
@@ -42,14 +45,21 @@ def _write(rows: SparkFrame, folder: str) -> list[tuple[str, int, int]]:
         writer: pq.ParquetWriter | None = None
         path, count = Path(folder) / f"{uuid.uuid4().hex}.parquet", 0
         for batch in batches:
-            if writer is None:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                writer = pq.ParquetWriter(path, batch.schema, compression="none", use_dictionary=False)
-            writer.write_batch(batch)
+            try:
+                if writer is None:
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    writer = pq.ParquetWriter(path, batch.schema, compression="none", use_dictionary=False)
+                writer.write_batch(batch)
+            except OSError as error:
+                raise RuntimeError(f"{OUR_OWN}: {error}") from error
             count += batch.num_rows
         if writer is not None:
-            writer.close()
-            values = [pa.array([str(path)]), pa.array([count]), pa.array([path.stat().st_size])]
+            try:
+                writer.close()
+                size = path.stat().st_size
+            except OSError as error:
+                raise RuntimeError(f"{OUR_OWN}: {error}") from error
+            values = [pa.array([str(path)]), pa.array([count]), pa.array([size])]
             yield pa.RecordBatch.from_arrays(values, names=["path", "rows", "size"])
 
     found = rows.frame.mapInArrow(write, "path string, rows long, size long").collect()

@@ -13,12 +13,23 @@ from datetime import datetime
 from pathlib import Path
 
 from seamark import faults
-from seamark.control import BlockEntry, CommitRequest, Lease, RunRecord, TableAppend, TableHead
+from seamark.control import (
+    BlockEntry,
+    CommitRequest,
+    CoveredKey,
+    FailedKey,
+    Lease,
+    Position,
+    RunRecord,
+    TableAppend,
+    TableHead,
+)
 from seamark.errors import ChainRuleBroken, SeamarkError
 from seamark.ledger import (
     AddData,
     Block,
     ChainState,
+    Checkpoint,
     DatasetKind,
     DataSlice,
     OffsetInterval,
@@ -26,6 +37,7 @@ from seamark.ledger import (
     SetDataSchema,
     SetTransform,
     SourceState,
+    multihash,
     new_dataset_id,
 )
 from seamark.ledger.chain import ChainDraft, ChainTip, DraftBlock, state_at
@@ -59,10 +71,10 @@ class Planned:
         return self.state.next_offset if self.state else 0
 
 
-def plan_table(context: TableContext, table: str) -> Planned:
+def plan_table(context: TableContext, table: str, known_head: TableHead | None = None) -> Planned:
     """A table's head and the state that the next block follows on from: one database row and at most three blocks."""
     files = context.files(table)
-    head = context.control.index.head(table)
+    head = known_head or context.control.index.head(table)
     return Planned(table, files, head, state_at(files, chain_tip(head)) if head else None)
 
 
@@ -153,6 +165,13 @@ class Writing:
         if names:
             sync_folder(files.data.folder)
 
+    def put_checkpoint(self, files: ChainFiles, data: bytes) -> Checkpoint:
+        """Register a checkpoint, then write it; gives it as a block names it."""
+        name = multihash(data)
+        self._register(files.folder, "checkpoints", [name])
+        files.checkpoints.put(data)
+        return Checkpoint(name, len(data))
+
     def put_blocks(self, files: ChainFiles, blocks: Sequence[DraftBlock]) -> None:
         """Register blocks, then write them."""
         self._register(files.folder, "blocks", [block.hash for block in blocks])
@@ -160,7 +179,8 @@ class Writing:
             files.blocks.put(block.data)
 
     def _register(self, folder: Path, kind: str, names: list[str]) -> None:
-        objects = [f"{folder.name}/{kind}/{name}" for name in names]
+        objects = [f"{folder.name}/{kind}/{name}" for name in dict.fromkeys(names)]
+        objects = [name for name in objects if name not in self.registered]
         self._context.control.staging.register(self.run_id, objects)
         self.registered += objects
 
@@ -176,6 +196,18 @@ def writing(context: TableContext) -> Iterator[Writing]:
             shutil.rmtree(run.folder, ignore_errors=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a step's commit moves besides its blocks: positions, failed and recovered keys, covered keys, its lease."""
+
+    positions: tuple[Position, ...] = ()
+    failed: tuple[FailedKey, ...] = ()
+    covered: tuple[CoveredKey, ...] = ()
+    recovered: tuple[tuple[str, str], ...] = ()  # (step, key)
+    lease: Lease | None = None
+    batch: int | None = None
+
+
 def publish(
     context: TableContext,
     run: Writing,
@@ -184,15 +216,27 @@ def publish(
     *,
     counts: OpCounts,
     write_leases: tuple[Lease, ...] = (),
+    progress: Progress | None = None,
 ) -> None:
     """Make drafted blocks true, all of them or none, and mirror the heads."""
+    progress = progress or Progress()
     for planned, draft in drafts:
         run.put_blocks(planned.files, draft.blocks)
         check_blocks(planned.table, planned.files, draft.blocks, context.control.index)
     faults.reached("blocks-staged")
     appends = tuple(table_append(planned, draft) for planned, draft in drafts)
     context.control.commit(
-        CommitRequest(run=record, appends=appends, staged=tuple(run.registered), write_leases=write_leases)
+        CommitRequest(
+            run=record,
+            appends=appends,
+            staged=tuple(run.registered),
+            positions=progress.positions,
+            failed=progress.failed,
+            covered=progress.covered,
+            recovered=progress.recovered,
+            lease=progress.lease,
+            write_leases=write_leases,
+        )
     )
     run.registered.clear()  # they are part of chains now; a further commit of this run has registrations of its own
     faults.reached("committed")
@@ -200,7 +244,7 @@ def publish(
         _mirror_if_possible(context, planned)
     faults.reached("mirrored")
     for append in appends:
-        _log_commit(record, append, counts)
+        _log_commit(record, append, counts, progress)
 
 
 def _mirror_if_possible(context: TableContext, planned: Planned) -> None:
@@ -211,11 +255,12 @@ def _mirror_if_possible(context: TableContext, planned: Planned) -> None:
         log.warning("refs/head of '%s' could not be mirrored; the next open does it: %s", planned.table, error)
 
 
-def _log_commit(record: RunRecord, append: TableAppend, counts: OpCounts) -> None:
+def _log_commit(record: RunRecord, append: TableAppend, counts: OpCounts, progress: Progress) -> None:
     head = append.new_head
+    positions = {position.input_table: position.record_offset for position in progress.positions}
     log.info(
         "%s %s: block %d, offset %s, +%d ~%d -%d",
-        record.mode,
+        record.mode if progress.batch is None else f"{record.step}, batch {progress.batch} ({record.mode}):",
         append.table,
         head.sequence,
         head.last_offset,
@@ -226,6 +271,10 @@ def _log_commit(record: RunRecord, append: TableAppend, counts: OpCounts) -> Non
             "seamark": {
                 "step": record.step,
                 "mode": record.mode,
+                "batch": progress.batch,
+                "positions": positions,
+                "rows_in": record.rows_in,
+                "failed": len(progress.failed),
                 "table": append.table,
                 "sequence": head.sequence,
                 "offset": head.last_offset,

@@ -81,22 +81,40 @@ def read_slices(source: TableSource, blocks: Sequence[BlockEntry]) -> DataFrame:
 
 @dataclass(frozen=True)
 class KeyChoice:
-    """The rows to read: those for which a predicate holds and, if there is a frame of keys, whose key is in it."""
+    """The rows to read: those for which a predicate holds and, if there is a frame of values, whose columns are in it.
 
+    `columns` are the table's columns that both look at. Values are compared NULL-safely where `null_safe` says so.
+    """
+
+    columns: tuple[str, ...] = ()
     predicate: Column | None = None
     keys: DataFrame | None = None
+    null_safe: bool = False
 
-    def of(self, frame: DataFrame, key: Sequence[str]) -> DataFrame:
+    def of(self, frame: DataFrame) -> DataFrame:
         """The chosen rows of a frame."""
-        return self.matched(self.narrowed(frame), key)
+        return self.matched(self.narrowed(frame))
 
     def narrowed(self, frame: DataFrame) -> DataFrame:
         """The rows that can be told without looking at the keys one by one: this reaches down to the files."""
         return frame if self.predicate is None else frame.where(self.predicate)
 
-    def matched(self, frame: DataFrame, key: Sequence[str]) -> DataFrame:
+    def matched(self, frame: DataFrame) -> DataFrame:
         """Of narrowed rows, those that were chosen."""
-        return frame if self.keys is None else frame.join(self.keys, list(key), "left_semi")
+        if self.keys is None:
+            return frame
+        if not self.null_safe:
+            return frame.join(self.keys, list(self.columns), "left_semi")
+        wanted = self.keys.select(*[F.col(quoted(name)).alias(f"its {name}") for name in self.columns])
+        same = [frame[quoted(name)].eqNullSafe(wanted[quoted(f"its {name}")]) for name in self.columns]
+        return frame.join(wanted, reduce(_both, same), "left_semi")
+
+    def is_by_key(self, schema: TableSchema) -> bool:
+        """Whether all versions of a row are chosen or none, so that choosing may come before the last word is found.
+
+        A row chosen by another column may have had another value there: its last word must be known first.
+        """
+        return not schema.key or set(self.columns) <= set(schema.key)
 
 
 EVERYTHING = KeyChoice()
@@ -104,34 +122,43 @@ EVERYTHING = KeyChoice()
 
 def choose_keys(source: TableSource, keys: CheckedFrame) -> KeyChoice:
     """The cheapest way to read the rows with these keys."""
-    source.context.session()  # expressions can only be built while Spark runs
+    names = source.schema.key
     if isinstance(keys, SparkFrame):
         few = keys.frame.limit(LITERAL_KEYS + 1).toArrow()
-        refuse_nulls(source.name, {name: few.column(name).null_count for name in source.schema.key})
-        return KeyChoice(keys=keys.frame.distinct()) if few.num_rows > LITERAL_KEYS else _choose_local(source, few)
-    return _choose_local(source, keys.rows.select(list(source.schema.key)))
+        refuse_nulls(source.name, {name: few.column(name).null_count for name in names})
+        if few.num_rows > LITERAL_KEYS:
+            return KeyChoice(names, keys=keys.frame.distinct())
+        return choose_values(source, few)
+    return choose_values(source, keys.rows.select(list(names)))
 
 
-def _choose_local(source: TableSource, keys: pa.Table) -> KeyChoice:
-    names = list(source.schema.key)
-    distinct = keys.group_by(names).aggregate([]).select(names)
+def choose_values(source: TableSource, values: pa.Table) -> KeyChoice:
+    """The cheapest way to read the rows whose columns, those of the values, hold one of the given tuples."""
+    source.context.session()  # expressions can only be built while Spark runs
+    names = values.column_names
+    distinct = values.group_by(names).aggregate([]).select(names)
     if distinct.num_rows <= LITERAL_KEYS:
-        return KeyChoice(_any_of(source, distinct))
-    frame = source.context.session().createDataFrame(distinct)
+        return KeyChoice(tuple(names), _any_of(source, distinct))
+    has_nulls = any(column.null_count for column in distinct.columns)
+    types = {name: source.schema.column(name).type for name in names}
+    frame = source.context.session().createDataFrame(distinct.cast(pa.schema(list(types.items()))))
     if distinct.num_rows <= BROADCAST_KEYS:
         frame = F.broadcast(frame)
-    return KeyChoice(_within(source, distinct), frame)
+    return KeyChoice(tuple(names), None if has_nulls else _within(source, distinct), frame, has_nulls)
 
 
-def _any_of(source: TableSource, keys: pa.Table) -> Column:
-    names = source.schema.key
-    if keys.num_rows == 0:
+def _any_of(source: TableSource, values: pa.Table) -> Column:
+    names = values.column_names
+    if values.num_rows == 0:
         return F.lit(False)
-    if len(names) == 1:
-        return F.col(quoted(names[0])).isin([_literal(source, names[0], v) for v in keys.column(0).to_pylist()])
-    rows = keys.to_pylist()
-    each = [reduce(_both, (F.col(quoted(n)) == _literal(source, n, row[n]) for n in names)) for row in rows]
+    if len(names) == 1 and values.column(0).null_count == 0:
+        return F.col(quoted(names[0])).isin([literal(source, names[0], v) for v in values.column(0).to_pylist()])
+    each = [reduce(_both, (_is(source, name, row[name]) for name in names)) for row in values.to_pylist()]
     return reduce(lambda one, other: one | other, each)
+
+
+def _is(source: TableSource, name: str, value: Any) -> Column:
+    return F.col(quoted(name)).isNull() if value is None else F.col(quoted(name)) == literal(source, name, value)
 
 
 def _both(one: Column, other: Column) -> Column:
@@ -141,19 +168,20 @@ def _both(one: Column, other: Column) -> Column:
 def _within(source: TableSource, keys: pa.Table) -> Column:
     """What files and pages can be skipped by: the least and the greatest value of each key column."""
     bounds = []
-    for name in source.schema.key:
+    for name in keys.column_names:
         values = keys.column(name)
         if pa.types.is_boolean(values.type) or pa.types.is_binary(values.type):
             continue
         if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
             continue  # to Arrow NaN is neither the least nor the greatest, so the bounds would leave it out
         span = pc.min_max(values).as_py()
-        low, high = _literal(source, name, span["min"]), _literal(source, name, span["max"])
+        low, high = literal(source, name, span["min"]), literal(source, name, span["max"])
         bounds.append(F.col(quoted(name)).between(low, high))
     return reduce(_both, bounds) if bounds else F.lit(True)
 
 
-def _literal(source: TableSource, name: str, value: Any) -> Column:
+def literal(source: TableSource, name: str, value: Any) -> Column:
+    """A value of a column, as a query holds it."""
     # A day or moment goes as text: as an object it would pass through Java's calendar, another one before 1582.
     plain = value.isoformat() if isinstance(value, date) else value
     return F.lit(plain).cast(spark_name(source.schema.column(name).type))
@@ -172,24 +200,26 @@ def read_images(source: TableSource, *, upto: int | None, choice: KeyChoice = EV
     """The same with the hidden columns `_offset`, the record that made the row, and `event_time`."""
     if upto is None:
         return _live(source, read_slices(source, []))
+    early, late = (choice, EVERYTHING) if choice.is_by_key(source.schema) else (EVERYTHING, choice)
     base = newest_base(source, upto)
     after = base.last_offset if base else None
     blocks = source.context.control.index.slices(source.name, after=after, upto=upto)
+    tail = last_images(source, blocks, early)
     if base is None:
-        return _live(source, last_images(source, blocks, choice))
-    standing = choice.of(_read_base(source, base), source.schema.key)
+        return late.of(_live(source, tail))
+    standing = choice.of(_read_base(source, base))
     if not blocks:
         return standing
-    tail = last_images(source, blocks, choice)
     if source.schema.key:
         standing = _without(source, standing, tail, blocks)
-    return standing.unionByName(_live(source, tail))
+    return standing.unionByName(late.of(_live(source, tail)))
 
 
 def read_versions(source: TableSource, *, upto: int, choice: KeyChoice = EVERYTHING) -> DataFrame:
     """All that is known of the chosen keys, as `offset`, `op` and columns: the greatest offset has the last word.
 
-    Nothing is resolved, so reading it is one Spark job; who takes it finds the last word himself.
+    Nothing is resolved, so reading it is one Spark job; who takes it finds the last word himself. The choice must be by
+    key columns.
     """
     names = [quoted(name) for name in source.schema.names]
     base = newest_base(source, upto)
@@ -200,7 +230,7 @@ def read_versions(source: TableSource, *, upto: int, choice: KeyChoice = EVERYTH
         standing = choice.narrowed(_read_base(source, base))
         folded = standing.select(F.col("_offset").alias("offset"), F.lit(int(Op.APPEND)).alias("op"), *names)
         versions = folded.unionByName(versions) if blocks else folded
-    return choice.matched(versions, source.schema.key)  # once, after the union: the keys are sent to the tasks once
+    return choice.matched(versions)  # once, after the union: the keys are sent to the tasks once
 
 
 def count_versions(source: TableSource, *, upto: int) -> int:
@@ -224,7 +254,7 @@ def count_records(blocks: Sequence[BlockEntry]) -> int:
 def last_images(source: TableSource, blocks: Sequence[BlockEntry], choice: KeyChoice = EVERYTHING) -> DataFrame:
     """Of each key that these blocks touch, its last record; of an append-only table, all records."""
     key = source.schema.key
-    records = choice.of(read_slices(source, blocks), key)
+    records = choice.of(read_slices(source, blocks))
     if not key:
         return records
     # What a row was before is followed by what it is, so it is never the last word.

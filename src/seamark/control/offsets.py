@@ -1,0 +1,215 @@
+"""Positions of steps on their inputs, set by hand: by a time, or taken back. Runs move them in the commit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from sqlalchemy import Connection, case, delete, func, or_, select, update
+
+from seamark.control.database import Database
+from seamark.control.schema import block, table_head, transform_input_offset, transform_meta
+from seamark.errors import OffsetError, UnknownTable, did_you_mean
+
+_offset = transform_input_offset
+_LATEST = 2**63 - 1  # what a BigInteger holds
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """A step's position on one input, and what lies after it. Times are seconds since 1970."""
+
+    step: str
+    input_table: str
+    update_ts: float | None
+    record_offset: int | None
+    pending_records: int
+    oldest_pending_at: float | None  # when the oldest pending record was committed
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The end of a commit in an input's chain; all None stands for the beginning."""
+
+    record_offset: int | None = None
+    block_sequence: int | None = None
+    block_hash: str | None = None
+
+
+def first_millisecond_from(seconds: float) -> int:
+    """The first whole millisecond that is not before a time: commits with a smaller system time came before it.
+
+    A commit's time as a float is its milliseconds divided by 1000, so the comparison is made among such floats: the one
+    that a commit gave leads back to exactly its millisecond.
+    """
+    bound = math.ceil(Fraction(seconds) * 1000)
+    if (bound - 1) / 1000 >= seconds:  # the float lies a hair above the millisecond that it was made from
+        bound -= 1
+    return max(-_LATEST, min(bound, _LATEST))
+
+
+class Offsets:
+    """What the control database knows of positions, and how to move them without a run."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def times(self, step: str) -> dict[str, float]:
+        """The time up to which each input of a step is known to be processed, by input, in one query."""
+        wanted = select(_offset.c.input_table_name, _offset.c.update_ts_offset)
+        wanted = wanted.where(_offset.c.transformation_id == step, _offset.c.update_ts_offset.is_not(None))
+        with self._database.read() as connection:
+            rows = connection.execute(wanted.order_by(_offset.c.input_table_name))
+            return {row.input_table_name: row.update_ts_offset for row in rows}
+
+    def record_offsets(self, step: str) -> dict[str, int]:
+        """The last record of each input that a step has processed, by input, in one query."""
+        wanted = select(_offset.c.input_table_name, _offset.c.record_offset)
+        wanted = wanted.where(_offset.c.transformation_id == step, _offset.c.record_offset.is_not(None))
+        with self._database.read() as connection:
+            rows = connection.execute(wanted.order_by(_offset.c.input_table_name))
+            return {row.input_table_name: row.record_offset for row in rows}
+
+    def raise_to(self, times: Mapping[tuple[str, str], float]) -> None:
+        """Move positions, by (step, input), up to the newest commit before a time; all of them or none.
+
+        A position whose time is as late or later stays as it is, and none goes back to an earlier record.
+        """
+        for (step, table), time in times.items():
+            if not math.isfinite(time):
+                raise OffsetError(
+                    f"the offset of step '{step}' on '{table}' cannot be {time}. Nothing was changed.",
+                    hint="give a time in seconds since 1970.",
+                )
+
+        def raise_all(connection: Connection) -> None:
+            _require_tables(connection, {table for _, table in times})
+            for (step, table), time in sorted(times.items()):  # in one order, so that two of these cannot deadlock
+                self._raise(connection, step, table, float(time))
+
+        if times:
+            self._database.write_retrying(raise_all)
+
+    def _raise(self, connection: Connection, step: str, table: str, time: float) -> None:
+        place = _newest_before(connection, table, first_millisecond_from(time))
+        new = self._database.insert(_offset).values(
+            transformation_id=step,
+            input_table_name=table,
+            update_ts_offset=time,
+            record_offset=place.record_offset,
+            block_sequence=place.block_sequence,
+            block_hash=place.block_hash,
+            generation=0,
+        )
+        # One statement compares and writes, so that a run that commits meanwhile is either seen or comes after it. The
+        # run may be further than the time says: then its position stays. A NULL on the right makes this untrue.
+        is_further = or_(_offset.c.block_sequence.is_(None), new.excluded.block_sequence > _offset.c.block_sequence)
+        position = {
+            name: case((is_further, new.excluded[name]), else_=_offset.c[name])
+            for name in ("record_offset", "block_sequence", "block_hash")
+        }
+        is_later = or_(_offset.c.update_ts_offset.is_(None), _offset.c.update_ts_offset < new.excluded.update_ts_offset)
+        connection.execute(
+            new.on_conflict_do_update(
+                index_elements=["transformation_id", "input_table_name"],
+                set_={"update_ts_offset": new.excluded.update_ts_offset, **position},
+                where=is_later,
+            )
+        )
+
+    def reset(self, step: str, table: str | None = None) -> None:
+        """Take back a step's position on one input or on all, so that its next run computes all keys.
+
+        A step without positions is left alone: its next run computes all keys anyway.
+        """
+        which = _offset.c.transformation_id == step
+        if table is not None:
+            which &= _offset.c.input_table_name == table
+        emptied = dict.fromkeys(("update_ts_offset", "record_offset", "block_sequence", "block_hash"))
+        # the generation tells a batch in flight that its commit would swallow the reset
+        taken_back = update(_offset).where(which).values(**emptied, generation=_offset.c.generation + 1)
+        covered = (transform_meta.c.transformation_id == step) & transform_meta.c.is_success.is_(True)
+
+        def reset_all(connection: Connection) -> None:
+            if connection.execute(taken_back).rowcount == 0:
+                _refuse_unread_input(connection, step, table)
+            else:  # what limited runs have computed ahead is to be computed again, too
+                connection.execute(delete(transform_meta).where(covered))
+
+        self._database.write_retrying(reset_all)
+
+    def backlogs(self, step: str | None = None) -> list[Backlog]:
+        """Where a step, or every step, stands on its inputs and what is pending there, in one query."""
+        read_upto = func.coalesce(_offset.c.record_offset, -1)
+        oldest_pending = (
+            select(block.c.system_time)
+            .where(block.c.table_name == _offset.c.input_table_name, block.c.last_offset > read_upto)
+            .order_by(block.c.last_offset)
+            .limit(1)
+            .scalar_subquery()
+        )
+        pending = func.coalesce(table_head.c.last_offset, -1) - read_upto
+        wanted = (
+            select(
+                _offset.c.transformation_id,
+                _offset.c.input_table_name,
+                _offset.c.update_ts_offset,
+                _offset.c.record_offset,
+                pending.label("pending"),
+                oldest_pending.label("oldest_pending"),
+            )
+            .join(table_head, table_head.c.table_name == _offset.c.input_table_name, isouter=True)
+            .order_by(_offset.c.transformation_id, _offset.c.input_table_name)
+        )
+        if step is not None:
+            wanted = wanted.where(_offset.c.transformation_id == step)
+        with self._database.read() as connection:
+            return [
+                Backlog(
+                    step=row.transformation_id,
+                    input_table=row.input_table_name,
+                    update_ts=row.update_ts_offset,
+                    record_offset=row.record_offset,
+                    pending_records=max(0, row.pending),
+                    oldest_pending_at=None if row.oldest_pending is None else row.oldest_pending / 1000,
+                )
+                for row in connection.execute(wanted)
+            ]
+
+
+def _require_tables(connection: Connection, tables: set[str]) -> None:
+    known = sorted(connection.execute(select(table_head.c.table_name)).scalars())
+    for name in sorted(tables.difference(known)):
+        raise UnknownTable(name, known)
+
+
+def _newest_before(connection: Connection, table: str, millis: int) -> _Place:
+    """The end of the newest commit of a table whose system time is less than `millis`."""
+    mine = block.c.table_name == table
+    newest = (
+        select(block.c.sequence, block.c.hash)
+        .where(mine, block.c.system_time < millis)
+        .order_by(block.c.system_time.desc(), block.c.sequence.desc())
+        .limit(1)
+    )
+    last_block = connection.execute(newest).one_or_none()
+    if last_block is None:
+        return _Place()
+    # a block that only moves a watermark or the schema has no records; the last one is further back then
+    with_data = select(block.c.last_offset).where(
+        mine, block.c.sequence <= last_block.sequence, block.c.last_offset.is_not(None)
+    )
+    record = connection.execute(with_data.order_by(block.c.sequence.desc()).limit(1)).scalar_one_or_none()
+    return _Place(record, last_block.sequence, last_block.hash)
+
+
+def _refuse_unread_input(connection: Connection, step: str, table: str | None) -> None:
+    wanted = select(_offset.c.input_table_name).where(_offset.c.transformation_id == step)
+    inputs = sorted(connection.execute(wanted).scalars())
+    if table is not None and inputs:
+        raise OffsetError(
+            f"step '{step}' has no position on table '{table}'. Nothing was reset.",
+            hint=did_you_mean(table, inputs, f"Inputs that '{step}' has positions on"),
+        )

@@ -1,0 +1,1 @@
+"""Steps: functions from tables to tables, and how far each has come."""

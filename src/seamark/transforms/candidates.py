@@ -1,0 +1,146 @@
+"""The keys that wait to be computed: for limited runs, for looking, and for comparing with what was processed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from seamark.control import CoveredKey
+from seamark.errors import BadValue, UnknownColumn, did_you_mean
+from seamark.tables.context import TableContext
+from seamark.tables.convert import ValueDoesNotFit, convert_array
+from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
+from seamark.tables.read import TableSource, read_images, read_rows
+from seamark.tables.types import spark_name
+from seamark.transforms.keys import comparable, key_texts, keys_of
+from seamark.transforms.ranges import every_key
+from seamark.transforms.select import LAST, ChangedBlocks, Found, changed_keys, with_keys
+from seamark.transforms.shape import Shape
+from seamark.transforms.situation import Situation
+from seamark.transforms.tracking import unprocessed
+
+
+def candidates(context: TableContext, situation: Situation, *, from_the_start: bool = False) -> list[Found]:
+    """The keys that waiting records lead to, each with the last record that speaks for it, input after input.
+
+    `from_the_start` takes all records there ever were: what was processed is then to be left out by the caller.
+    """
+    shape = situation.spec.shape
+    found: list[Found] = []
+    for entry in situation.pending:
+        after = None if from_the_start or not entry.was_read else entry.after
+        blocks = context.control.index.slices(entry.table, after=after, upto=entry.pin.offset)
+        if not blocks or entry.pin.offset is None:
+            continue
+        if shape.keys and any(not shape.group_of(i) for i in shape.inputs if i.table == entry.table):
+            every = all_keys(shape, situation.read).withColumn(LAST, F.lit(entry.pin.offset).cast("long"))
+            found.append(Found(entry.table, shape.group, SparkFrame(every)))
+            continue
+        before = dict.fromkeys(situation.before) if from_the_start else situation.before
+        found += changed_keys(shape, [ChangedBlocks(entry.table, tuple(blocks))], situation.read, before)
+    return found
+
+
+def all_keys(shape: Shape, read: Mapping[str, int | None]) -> DataFrame:
+    """Every key, or group of keys, that the inputs have."""
+    if shape.looked_up:
+        rows = with_keys(shape, read_images(shape.primary.source, upto=read[shape.primary.table]), read)
+        return rows.select(*[quoted(name) for name in shape.keys]).distinct()
+    holders = [i for i in shape.plain if set(shape.group) <= set(i.columns)]
+    return every_key(holders, read, shape.group)
+
+
+# --- what is already done ---------------------------------------------------------------------------------------------
+
+
+def without_covered(found: Sequence[Found], covered: Sequence[CoveredKey], shape: Shape) -> list[Found]:
+    """The keys but for those that a limited run has computed since: none of their records lies after what it read."""
+    read_at = {entry.key: json.loads(entry.read_at) for entry in covered}
+    return [_without_covered(entry, read_at, shape) for entry in found] if read_at else list(found)
+
+
+def _without_covered(entry: Found, read_at: Mapping[str, Mapping[str, int]], shape: Shape) -> Found:
+    if isinstance(entry.keys, LocalFrame):
+        rows = entry.keys.rows
+        texts, last = key_texts(rows.select(list(entry.columns))), rows.column(LAST).to_pylist()
+        kept = [read_at.get(t, {}).get(entry.table, -1) < offset for t, offset in zip(texts, last, strict=True)]
+        return Found(entry.table, entry.columns, LocalFrame(rows.filter(pa.array(kept, pa.bool_()))))
+    texts = [text for text in read_at if set(json.loads(text)) == set(entry.columns)]
+    if not texts:
+        return entry
+    known = keys_of(texts, entry.columns, shape.key_types).rename_columns([f"its {name}" for name in entry.columns])
+    offsets = pa.array([read_at[text].get(entry.table, -1) for text in texts], pa.int64())
+    done = entry.keys.frame.sparkSession.createDataFrame(known.append_column("its record", offsets))
+    frame = entry.keys.frame
+    same = [frame[quoted(name)].eqNullSafe(done[quoted(f"its {name}")]) for name in entry.columns]
+    far_enough = done["`its record`"] >= frame[LAST]
+    return Found(
+        entry.table,
+        entry.columns,
+        SparkFrame(frame.join(done, reduce(lambda a, b: a & b, [*same, far_enough]), "left_anti")),
+    )
+
+
+def without_processed(found: Sequence[Found], shape: Shape, keys_table: TableSource, last: int | None) -> list[Found]:
+    """The keys but for those that were read far enough: a full comparison with the table of processed keys."""
+    standing = read_rows(keys_table, upto=last)
+    left = []
+    for entry in found:
+        frame = in_spark(keys_table.context, entry.keys)
+        left.append(Found(entry.table, entry.columns, SparkFrame(unprocessed(shape, frame, entry.table, standing))))
+    return left
+
+
+def in_spark(context: TableContext, keys: CheckedFrame) -> DataFrame:
+    """Keys as a Spark frame."""
+    return keys.frame if isinstance(keys, SparkFrame) else context.session().createDataFrame(keys.rows)
+
+
+# --- what a run is to take of them ------------------------------------------------------------------------------------
+
+
+def filter_values(shape: Shape, filters: Mapping[str, Any]) -> pa.Table:
+    """A filter's values as one row in the keys' types, or an error that names the column or the value."""
+    arrays = []
+    for name, value in filters.items():
+        if name not in shape.group:
+            finer = f" '{name}' is finer than the groups in which it is computed." if name in shape.keys else ""
+            raise UnknownColumn(
+                f"step '{shape.step}' cannot be filtered by '{name}'.{finer} Nothing was run.",
+                hint=did_you_mean(name, list(shape.group), f"Transform keys of '{shape.step}'"),
+            )
+        kind = shape.key_types[name]
+        try:
+            arrays.append(convert_array(pa.chunked_array([pa.array([value])]), kind))
+        except (ValueDoesNotFit, pa.ArrowInvalid, pa.ArrowNotImplementedError, KeyError):
+            raise BadValue(
+                f"step '{shape.step}': the filter value {value!r} does not fit '{name}', which is {spark_name(kind)}. "
+                "Nothing was run."
+            ) from None
+    return pa.Table.from_arrays(arrays, names=list(filters))
+
+
+def narrowed(keys: CheckedFrame, wanted: pa.Table) -> CheckedFrame:
+    """The keys that have a filter's values."""
+    if not wanted.column_names:
+        return keys
+    if isinstance(keys, LocalFrame):
+        value = comparable(wanted)[0]
+        kept = [key == value for key in comparable(keys.rows.select(wanted.column_names))]
+        return LocalFrame(keys.rows.filter(pa.array(kept, pa.bool_())))
+    same = [F.col(quoted(name)).eqNullSafe(F.lit(wanted.column(name)[0].as_py())) for name in wanted.column_names]
+    return SparkFrame(keys.frame.where(reduce(lambda a, b: a & b, same)))
+
+
+def first_keys(keys: pa.Table, limit: int | None) -> pa.Table:
+    """The first keys in order."""
+    if limit is None or keys.num_rows <= limit:
+        return keys
+    rows = sorted(enumerate(comparable(keys)), key=lambda entry: entry[1])
+    return keys.take(pa.array([place for place, _ in rows[:limit]], pa.int64()))

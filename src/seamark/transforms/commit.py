@@ -1,0 +1,305 @@
+"""From computed rows to a commit: compare with the rows that stand, stage, draft the blocks, publish."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import reduce
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from seamark import faults
+from seamark.clock import commit_time
+from seamark.control import Position, RunRecord, TableHead
+from seamark.errors import ChainRuleBroken, TableError
+from seamark.ledger import AddData, DatasetKind, ExecuteTransform, ExecuteTransformInput, Op
+from seamark.ledger.chain import ChainDraft
+from seamark.tables import diff, local_diff
+from seamark.tables.change import Change, FrameChange, LocalChange, NoRecords, appended_rows, spark_errors_explained
+from seamark.tables.context import TableContext
+from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
+from seamark.tables.publish import (
+    Planned,
+    Progress,
+    Writing,
+    begin_chain,
+    data_slice,
+    declare_schema,
+    later,
+    plan_table,
+    publish,
+)
+from seamark.tables.read import TableSource
+from seamark.tables.slices import OpCounts
+from seamark.tables.stage import SMALL_RECORDS, StagedChange, Target, stage_frame, stage_local, stage_nothing
+from seamark.transforms.checkpoint import Checkpoint, ReadAt, decode
+from seamark.transforms.compute import bad_output
+from seamark.transforms.definition import is_same
+from seamark.transforms.fetch import OFFSET, read_for
+from seamark.transforms.keys import comparable
+from seamark.transforms.scope import KeyValues, Scope
+from seamark.transforms.spec import StepSpec
+
+
+@dataclass(frozen=True)
+class Covered:
+    """How far an input is incorporated after a commit."""
+
+    table: str
+    dataset_id: str
+    block_hash: str
+    sequence: int
+    offset: int | None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one commit makes true: rows of the outputs within a scope, and how far inputs are incorporated after it."""
+
+    scope: Scope
+    outputs: tuple[tuple[CheckedFrame, ...], ...]  # those of the spec's `written`, each in pieces
+    checkpoint: Checkpoint
+    covered: tuple[Covered, ...] = ()
+    left_alone: pa.Table | None = None  # keys that failed: the rows that they have stay as they are
+    watermark: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Committed:
+    """What a commit did: counts over all outputs, and the records it added to each, as (after, upto]."""
+
+    counts: OpCounts
+    added: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
+
+
+# --- what changes -----------------------------------------------------------------------------------------------------
+
+
+def change_of(
+    output: TableSource, rows: Sequence[CheckedFrame], scope: Scope, left_alone: pa.Table | None, last: int | None
+) -> Change:
+    """The records that lead from the rows of a scope that stood after the record `last` to the rows that are wanted."""
+    local = [piece.rows for piece in rows if isinstance(piece, LocalFrame)]
+    few = len(local) == len(rows) and sum(piece.num_rows for piece in local) <= SMALL_RECORDS
+    if isinstance(scope, KeyValues) and scope.columns and scope.values.num_rows == 0:
+        return NoRecords()
+    if last is None:
+        if not few:
+            return FrameChange(diff.appended(output.schema, diff.refuse_doubled(output.schema, _union(output, rows))))
+        return LocalChange(appended_rows(_concat(output, local))) if sum(p.num_rows for p in local) else NoRecords()
+    standing = read_for(output, scope.choice(output), last, few=isinstance(scope, KeyValues))
+    if few and isinstance(standing, LocalFrame):
+        known = local_diff.StandingRows.of(output.schema, _as_versions(_without_local(standing.rows, left_alone)))
+        return LocalChange(local_diff.replaced(output.schema, _concat(output, local), known))
+    session = output.context.session()
+    frame = standing.frame if isinstance(standing, SparkFrame) else session.createDataFrame(standing.rows)
+    frame = _without(output, frame.drop(OFFSET), left_alone)
+    new = diff.refuse_doubled(output.schema, _union(output, rows))
+    return FrameChange(diff.replaced(output.schema, new, frame))
+
+
+def _concat(output: TableSource, pieces: Sequence[pa.Table]) -> pa.Table:
+    return pa.concat_tables([piece.cast(output.schema.arrow) for piece in pieces]) if pieces else _empty(output)
+
+
+def _empty(output: TableSource) -> pa.Table:
+    return output.schema.arrow.empty_table()
+
+
+def _union(output: TableSource, pieces: Sequence[CheckedFrame]) -> DataFrame:
+    session = output.context.session()
+    frames = [
+        piece.frame if isinstance(piece, SparkFrame) else session.createDataFrame(piece.rows, output.schema.spark())
+        for piece in pieces
+    ] or [session.createDataFrame([], output.schema.spark())]
+    return reduce(DataFrame.unionByName, frames)
+
+
+def _as_versions(rows: pa.Table) -> pa.Table:
+    ops = pa.repeat(pa.scalar(int(Op.APPEND), pa.int32()), rows.num_rows)
+    renamed = rows.rename_columns(["offset" if name == OFFSET else name for name in rows.column_names])
+    return renamed.append_column("op", ops)
+
+
+def _without_local(rows: pa.Table, left_alone: pa.Table | None) -> pa.Table:
+    if left_alone is None or left_alone.num_rows == 0 or not left_alone.column_names:
+        return rows
+    gone = set(comparable(left_alone))
+    mine = comparable(rows.select(left_alone.column_names))
+    return rows.filter(pa.array([key not in gone for key in mine], pa.bool_()))
+
+
+def _without(output: TableSource, rows: DataFrame, left_alone: pa.Table | None) -> DataFrame:
+    if left_alone is None or left_alone.num_rows == 0 or not left_alone.column_names:
+        return rows
+    names = left_alone.column_names
+    keys = output.context.session().createDataFrame(left_alone.rename_columns([f"its {name}" for name in names]))
+    same = [rows[quoted(name)].eqNullSafe(keys[quoted(f"its {name}")]) for name in names]
+    return rows.join(F.broadcast(keys), reduce(lambda a, b: a & b, same), "left_anti")
+
+
+# --- the commit -------------------------------------------------------------------------------------------------------
+
+
+class Committer:
+    """Commits the batches of one run of a step."""
+
+    def __init__(self, context: TableContext, spec: StepSpec, run: Writing) -> None:
+        self._context = context
+        self._spec = spec
+        self._run = run
+
+    def commit(self, batch: Batch, record: RunRecord, progress: Progress) -> Committed:
+        """Make a batch true, all of it or nothing; `CommitConflict` if somebody else wrote an output meanwhile."""
+        spec, context = self._spec, self._context
+        planned = [plan_table(context, output.name) for output in spec.written]
+        moment = self._moment([entry.head for entry in planned])
+        staged: list[StagedChange] = []
+        for output, plan, rows in zip(spec.written, planned, batch.outputs, strict=True):
+            if plan.state is not None:
+                _refuse_older_read(plan, batch.checkpoint.read)
+            staged.append(self._stage(output, plan, rows, batch, moment))
+        drafts = []
+        for output, plan, change in zip(spec.written, planned, staged, strict=True):
+            self._run.adopt_slices(plan.files, change.slices)
+            drafts.append((plan, self._draft(output, plan, change, batch)))
+        faults.reached("slices-staged")
+        counts = sum((change.counts for change in staged[: len(spec.shape.outputs)]), OpCounts())
+        publish(context, self._run, record, drafts, counts=counts, progress=progress)
+        added = {plan.table: (plan.last_offset, draft.state.last_offset) for plan, draft in drafts if draft.state}
+        return Committed(counts, added)
+
+    def _moment(self, heads: Sequence[TableHead | None]) -> _Moment:
+        return _Moment(self._context, max((head.system_time for head in heads if head), default=None))
+
+    def _stage(
+        self, output: TableSource, plan: Planned, rows: Sequence[CheckedFrame], batch: Batch, moment: _Moment
+    ) -> StagedChange:
+        target = Target(
+            table=output.name,
+            schema=output.schema,
+            folder=self._run.folder,
+            first_offset=plan.next_offset,
+            commit_time=moment,
+            block_rows=self._context.block_rows,
+        )
+        try:
+            change = change_of(output, rows, batch.scope, batch.left_alone, plan.last_offset)
+            if isinstance(change, NoRecords):
+                return stage_nothing(target)
+            if isinstance(change, LocalChange):
+                return stage_local(target, change.records)
+            with spark_errors_explained(output):
+                return stage_frame(self._context, target, change.records)
+        except TableError as error:
+            if type(error).__name__ == "ComputeFailed":
+                raise
+            raise bad_output(self._spec.shape, output, error) from error
+
+    def _draft(self, output: TableSource, plan: Planned, change: StagedChange, batch: Batch) -> ChainDraft:
+        draft = ChainDraft(plan.state, change.system_time)
+        begin_chain(draft, DatasetKind.DERIVATIVE)
+        self._define(draft)
+        declare_schema(draft, output.schema)
+        pieces = change.slices or (None,)
+        for number, piece in enumerate(pieces, start=1):
+            state = draft.state
+            assert state is not None
+            covered = {entry.dataset_id: entry for entry in batch.covered} if number == 1 else {}
+            part = batch.checkpoint.as_part(number, len(pieces))
+            draft.add(
+                ExecuteTransform(
+                    query_inputs=tuple(self._interval(draft, table, covered) for table in self._spec.shape.sources),
+                    prev_checkpoint=state.checkpoint,
+                    prev_offset=state.last_offset,
+                    new_data=data_slice(piece) if piece else None,
+                    new_checkpoint=self._run.put_checkpoint(plan.files, part.encode()),
+                    new_watermark=later(state.watermark, batch.watermark),
+                )
+            )
+        return draft
+
+    def _define(self, draft: ChainDraft) -> None:
+        """Add a SetTransform, if the chain does not have this definition yet."""
+        heads = self._context.control.index.heads()
+        ids = {table: heads[table].dataset_id for table in self._spec.shape.sources}
+        standing = draft.state.transform if draft.state else None
+        if standing is None or not is_same(standing, self._spec.definition, ids):
+            draft.add(self._spec.definition.set_transform(ids))
+
+    def _interval(self, draft: ChainDraft, table: str, covered: Mapping[str, Covered]) -> ExecuteTransformInput:
+        """How an input goes on from where the chain has it: forward, or not at all."""
+        assert draft.state is not None
+        assert draft.state.transform is not None
+        dataset_id = next(i.dataset_ref for i in draft.state.transform.inputs if i.alias == table)
+        carried, entry = draft.state.input(dataset_id), covered.get(dataset_id)
+        stays = ExecuteTransformInput(dataset_id, carried.block_hash, None, carried.offset, None)
+        if entry is None or entry.block_hash == carried.block_hash:
+            return stays
+        if carried.block_hash is not None:
+            known = self._context.control.index.block_at(table, carried.block_hash)
+            if known is not None and known.sequence >= entry.sequence:
+                return stays
+        moved = entry.offset is not None and (carried.offset is None or entry.offset > carried.offset)
+        new_offset = entry.offset if moved else None
+        return ExecuteTransformInput(dataset_id, carried.block_hash, entry.block_hash, carried.offset, new_offset)
+
+
+class _Moment:
+    """The time of a commit: asked for as late as can be, and then the same for all outputs."""
+
+    def __init__(self, context: TableContext, previous: datetime | None) -> None:
+        self._context = context
+        self._previous = previous
+        self._told: datetime | None = None
+
+    def __call__(self) -> datetime:
+        if self._told is None:
+            self._told = commit_time(self._context.clock, self._previous)
+        return self._told
+
+
+def _refuse_older_read(plan: Planned, read: Mapping[str, ReadAt]) -> None:
+    """Refuse a commit that read an input at an older position than the table's last commit did."""
+    checkpoint = last_checkpoint(plan)
+    for table, at in (checkpoint.read if checkpoint else {}).items():
+        if table in read and read[table].sequence < at.sequence:
+            rule = f"position at which input '{table}' was read"
+            expected = f"block {at.sequence} or later"
+            raise ChainRuleBroken(rule, expected=expected, found=f"block {read[table].sequence}", table=plan.table)
+
+
+def last_checkpoint(plan: Planned) -> Checkpoint | None:
+    """How a derived table's last commit came about, or None before its first."""
+    if plan.state is None or plan.state.checkpoint is None:
+        return None
+    return decode(plan.files.checkpoints.read(plan.state.checkpoint))
+
+
+def least_watermark(context: TableContext, heads: Sequence[TableHead | None]) -> datetime | None:
+    """The least watermark of some tables at given heads; None while one of them has none."""
+    found = []
+    for head in heads:
+        event = context.files(head.table).block(head.data_block).event if head and head.data_block else None
+        mark = event.new_watermark if isinstance(event, AddData | ExecuteTransform) else None
+        if mark is None:
+            return None
+        found.append(mark)
+    return min(found, default=None)
+
+
+def position_at(context: TableContext, step: str, covered: Covered, generation: int) -> Position:
+    """The position of a step that has incorporated an input so far."""
+    newest = context.control.index.newest_before(covered.table, covered.sequence)
+    return Position(
+        step=step,
+        input_table=covered.table,
+        update_ts=newest.system_time.timestamp() if newest else None,
+        record_offset=covered.offset,
+        block_sequence=covered.sequence,
+        block_hash=covered.block_hash,
+        generation=generation,
+    )

@@ -1,0 +1,240 @@
+"""Calling a step's function: frames in, checked frames out, and whose fault it is when that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame
+
+from seamark.errors import BadOutput, DuplicateKey, FrameMismatch, FunctionFailed, NullKey, SeamarkError, TableError
+from seamark.tables.change import appended_rows
+from seamark.tables.computed import OUR_OWN, computed
+from seamark.tables.context import TableContext
+from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, check_frame
+from seamark.tables.read import TableSource
+from seamark.tables.slices import doubled_key, sort_records
+from seamark.transforms.fetch import OFFSET
+from seamark.transforms.gather import Gathered
+from seamark.transforms.scope import Scope, filter_rows, outside
+from seamark.transforms.shape import Shape
+
+# In an error of Spark's these words tell of files, executors or memory: trouble of ours, which no key is to blame for.
+_SURROUNDINGS = (
+    OUR_OWN,
+    "FAILED_READ_FILE",
+    "FileNotFoundException",
+    "SparkFileNotFoundException",
+    "No space left on device",
+    "ExecutorLostFailure",
+    "OutOfMemoryError",
+    "FetchFailed",
+    "Failed to connect",
+    "SparkContext was shut down",
+    "cancelled",
+)
+
+
+class KeyTrouble(Exception):
+    """The function failed on some key of a scope: which one is to be found."""
+
+    def __init__(self, cause: BaseException) -> None:
+        self.cause = cause
+        super().__init__(str(cause))
+
+    @property
+    def text(self) -> str:
+        """The error, in few words."""
+        return told(self.cause)
+
+
+@dataclass
+class Results:
+    """What a scope's computation gave: the rows of each output, and the keys that failed with their errors."""
+
+    outputs: list[list[CheckedFrame]]
+    failed: list[tuple[pa.Table, str]] = field(default_factory=list)
+    causes: list[BaseException] = field(default_factory=list)
+
+    @staticmethod
+    def none(shape: Shape) -> Results:
+        """Nothing computed yet."""
+        return Results([[] for _ in shape.outputs])
+
+    def add(self, frames: Sequence[CheckedFrame]) -> None:
+        """Add the rows of one call."""
+        for pieces, frame in zip(self.outputs, frames, strict=True):
+            pieces.append(frame)
+
+
+def told(error: BaseException) -> str:
+    """What went wrong, in a line or two: the last words of a Python error inside Spark's, or the first of another."""
+    text = str(error).strip()
+    if not isinstance(error, PySparkException | Py4JError):
+        return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    blamed = [line for line in lines if _names_an_error(line)]
+    return (blamed[-1] if blamed else lines[0] if lines else type(error).__name__)[:2000]
+
+
+def _names_an_error(line: str) -> bool:
+    name, colon, _ = line.partition(":")
+    return bool(colon) and name.replace(".", "").replace("_", "").isalnum() and name.endswith(("Error", "Exception"))
+
+
+def call(
+    shape: Shape, function: Callable[..., Any], gathered: Gathered, context: TableContext, stack: ExitStack
+) -> list[CheckedFrame]:
+    """One call of a Spark function: its outputs, computed, checked and at hand or in files until the stack unwinds.
+
+    `KeyTrouble` if the function fails on its rows, `BadOutput` if its outputs cannot take what it gave.
+    """
+    frames = [to_spark(source.source, frame) for source, frame in zip(shape.inputs, gathered.frames, strict=True)]
+    try:
+        answer = function(*frames)
+    except (AnalysisException, SeamarkError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        raise blamed(error) from error
+    outputs = as_outputs(shape, answer)
+    results = []
+    for output, frame in zip(shape.outputs, outputs, strict=True):
+        checked = check_output(shape, output, frame)
+        results.append(_computed(shape, output, checked, gathered.scope, context, stack))
+    return results
+
+
+def to_spark(source: TableSource, rows: CheckedFrame) -> DataFrame:
+    """Rows as the function is given them: the table's columns and nothing else."""
+    if isinstance(rows, SparkFrame):
+        return rows.frame.drop(OFFSET)
+    plain = rows.rows.drop_columns([OFFSET]) if OFFSET in rows.rows.column_names else rows.rows
+    return source.context.session().createDataFrame(plain, source.schema.spark())
+
+
+def blamed(error: BaseException) -> Exception:
+    """The error as trouble of some key, or itself if storage, Spark or the query as a whole is the cause."""
+    if isinstance(error, AnalysisException):
+        return error
+    if isinstance(error, PySparkException | Py4JError) and any(word in str(error) for word in _SURROUNDINGS):
+        return error
+    if isinstance(error, MemoryError | SeamarkError):
+        return error
+    return KeyTrouble(error)
+
+
+def as_outputs(shape: Shape, answer: Any) -> list[Any]:
+    """What the function returned as one frame an output."""
+    given = list(answer) if isinstance(answer, list | tuple) and not _is_rows(answer) else [answer]
+    if len(given) != len(shape.outputs) or any(frame is None for frame in given):
+        found = "nothing" if answer is None else f"{len(given)} frame{'s' * (len(given) != 1)}"
+        raise BadOutput(
+            f"step '{shape.step}' has {len(shape.outputs)} output(s) ({', '.join(o.name for o in shape.outputs)}), and "
+            f"its function returned {found}. Nothing of this batch was written.",
+            hint="return one frame an output, in the order of outputs=[…].",
+        )
+    return given
+
+
+def _is_rows(answer: Sequence[Any]) -> bool:
+    return bool(answer) and all(isinstance(row, dict) for row in answer)
+
+
+def check_output(shape: Shape, output: TableSource, frame: Any) -> CheckedFrame:
+    """The frame with the output's columns, or `BadOutput`."""
+    try:
+        return check_frame(output.name, output.schema, frame)
+    except (FrameMismatch, NullKey, TableError) as error:
+        raise bad_output(shape, output, error) from None
+
+
+def bad_output(shape: Shape, output: TableSource, error: TableError) -> BadOutput:
+    """An error about a frame as one that names the step and the output."""
+    text = error.message.replace("Nothing was written.", "").strip()
+    return BadOutput(
+        f"step '{shape.step}' gave what its output '{output.name}' cannot take: {text} "
+        "Nothing of this batch was written.",
+        hint=error.hint,
+    )
+
+
+def _computed(
+    shape: Shape, output: TableSource, frame: CheckedFrame, scope: Scope, context: TableContext, stack: ExitStack
+) -> CheckedFrame:
+    arrow = pa.schema([pa.field(column.name, column.type) for column in output.schema.columns])
+    try:
+        rows = stack.enter_context(computed(context, frame, arrow))
+    except (PySparkException, Py4JError) as error:
+        raise blamed(error) from error
+    if isinstance(rows, SparkFrame):
+        return check_scope(shape, output, rows, scope)
+    return LocalFrame(check_rows(shape, output, rows.rows, scope))
+
+
+def check_rows(shape: Shape, output: TableSource, rows: pa.Table, scope: Scope) -> pa.Table:
+    """Rows at hand, each of whose keys is whole, there once and of the scope; `BadOutput` otherwise."""
+    nulls = {name: rows.column(name).null_count for name in output.schema.required}
+    wrong = {name: count for name, count in nulls.items() if count}
+    if wrong and shape.shares_all_keys:
+        listed = ", ".join(f"column '{name}' is NULL in {count} row(s)" for name, count in wrong.items())
+        hint = "key columns and columns declared NOT NULL need a value in every row."
+        raise bad_output(shape, output, NullKey(f"{listed}.", hint=hint))
+    for name in wrong:  # a row of an outer join that found no partner has no key: it is nobody's row
+        rows = rows.filter(rows.column(name).is_valid())
+    mine = filter_rows(scope, rows)
+    if mine.num_rows < rows.num_rows and shape.shares_all_keys:
+        raise _foreign(shape, output, rows, scope)
+    doubled = doubled_key(output.schema, sort_records(output.schema, appended_rows(mine)))
+    if doubled is not None:
+        shown = ", ".join(f"{name}={value}" for name, value in doubled.items())
+        raise bad_output(
+            shape, output, DuplicateKey(f"the key {shown} is there more than once.", hint="one row a key.")
+        )
+    return mine.cast(output.schema.arrow)
+
+
+def _foreign(shape: Shape, output: TableSource, rows: pa.Table, scope: Scope) -> BadOutput:
+    kept = filter_rows(scope, rows).num_rows
+    holds = scope.holds(rows) if not hasattr(scope, "frame") else []
+    place = holds.index(False) if False in holds else 0
+    key = {name: rows.column(name)[place].as_py() for name in output.schema.key}
+    return _outside_error(shape, output, key, rows.num_rows - kept)
+
+
+def _outside_error(shape: Shape, output: TableSource, key: dict[str, Any], count: int | None) -> BadOutput:
+    shown = ", ".join(f"{name}={value}" for name, value in key.items())
+    many = "" if count is None else f" ({count} such row{'s' * (count != 1)})"
+    return BadOutput(
+        f"step '{shape.step}' gave its output '{output.name}' a row with key {shown}, which is not among the transform "
+        f"keys that it was called for{many}. Nothing of this batch was written.",
+        hint="a row's transform keys must come from the rows it was made of.",
+    )
+
+
+def check_scope(shape: Shape, output: TableSource, rows: SparkFrame, scope: Scope) -> SparkFrame:
+    """A large frame whose rows all belong to the scope; where inputs share only part of the keys, those that do."""
+    if not scope.columns:
+        return rows
+    if not shape.shares_all_keys:
+        required = list(output.schema.required)
+        return SparkFrame(scope.choice(output).of(rows.frame.dropna(subset=required)))
+    foreign = outside(scope, rows.frame, output).limit(1).toArrow()
+    if foreign.num_rows:
+        key = {name: foreign.column(name)[0].as_py() for name in output.schema.key}
+        raise _outside_error(shape, output, key, None)
+    return rows
+
+
+def function_failed(step: str, key: str, trouble: KeyTrouble) -> FunctionFailed:
+    """The error that stops a run with `fail_fast`."""
+    error = FunctionFailed(
+        f"step '{step}' failed on key {key}: {trouble.text}. Nothing of this batch was written.",
+        hint="mend the function or the row, then run again; without fail_fast the other keys go on.",
+    )
+    error.__cause__ = trouble.cause
+    return error

@@ -1,0 +1,53 @@
+"""Keys that failed: how long they wait before they are tried again, and which of them a batch has cured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from seamark.control import FailedKey
+from seamark.tables.context import TableContext
+from seamark.transforms.keys import columns_of, key_texts, keys_of
+from seamark.transforms.scope import AllKeys, KeyFrame, Scope, key_frame_holds
+from seamark.transforms.shape import Shape
+
+# Seconds to wait after the first, second, … failure: the next run tries again at once, then the pauses grow.
+PAUSES = (0.0, 60.0, 300.0, 1800.0, 7200.0, 21600.0)
+
+
+def pause_after(attempts: int) -> float:
+    """How long a key waits after so many failures."""
+    return PAUSES[min(attempts, len(PAUSES)) - 1]
+
+
+def failed_again(
+    step: str, failed: Sequence[tuple[pa.Table, str]], standing: Mapping[str, FailedKey], now: float
+) -> dict[str, FailedKey]:
+    """The keys that failed in a batch as they are recorded, by text; each failure of a key counts."""
+    recorded = {}
+    for keys, error in failed:
+        for text in key_texts(keys) if keys.column_names else ["{}"]:
+            attempts = standing[text].attempts + 1 if text in standing else 1
+            pause = pause_after(attempts)
+            recorded[text] = FailedKey(
+                step=step,
+                key=text,
+                process_ts=now,
+                error=error,
+                attempts=attempts,
+                retry_after=now + pause if pause else None,
+            )
+    return recorded
+
+
+def held_by(context: TableContext, shape: Shape, scope: Scope, texts: Sequence[str]) -> list[str]:
+    """Those of some recorded keys that a scope has computed."""
+    if isinstance(scope, AllKeys):
+        return list(texts)
+    same = [text for text in texts if set(columns_of(text)) == set(scope.columns)]
+    if not same:
+        return []
+    keys = keys_of(same, scope.columns, shape.key_types)
+    holds = key_frame_holds(scope, keys) if isinstance(scope, KeyFrame) else scope.holds(keys)
+    return [text for text, is_held in zip(same, holds, strict=True) if is_held]

@@ -1,0 +1,226 @@
+"""The rows that a step's function is given for a scope: primary inputs by key, references by the values they name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from seamark.ledger import Op
+from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
+from seamark.tables.read import EVERYTHING, TableSource, choose_values, read_images
+from seamark.transforms.fetch import OFFSET, read_for
+from seamark.transforms.keys import comparable, distinct
+from seamark.transforms.scope import AllKeys, KeyValues, Scope, filter_rows
+from seamark.transforms.select import fitting, with_keys
+from seamark.transforms.shape import Input, Shape
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """The rows of each input, in order, with the hidden `_offset`."""
+
+    shape: Shape
+    scope: Scope
+    frames: tuple[CheckedFrame, ...]
+
+    @property
+    def are_local(self) -> bool:
+        """Whether all of them are at hand."""
+        return all(isinstance(frame, LocalFrame) for frame in self.frames)
+
+    @property
+    def holds_no_key(self) -> bool:
+        """Whether it is known that no row speaks for any key of the scope, so that there is nothing to compute."""
+        pairs = list(zip(self.shape.inputs, self.frames, strict=True))
+        if not self.shape.keys:  # the one global result is computed from nothing, too, unless an input is required
+            return any(i.required and isinstance(f, LocalFrame) and f.rows.num_rows == 0 for i, f in pairs)
+        own = [frame for source, frame in pairs if has_scope(self.shape, self.scope, source)]
+        return bool(own) and all(isinstance(f, LocalFrame) and f.rows.num_rows == 0 for f in own)
+
+    def narrowed(self, scope: Scope) -> Gathered:
+        """The rows for a part of the scope; references stay as they are, which gives no key another row."""
+        frames = []
+        for source, frame in zip(self.shape.inputs, self.frames, strict=True):
+            if not has_scope(self.shape, scope, source) or source.is_reference:
+                frames.append(frame)
+            elif isinstance(frame, LocalFrame):
+                frames.append(LocalFrame(filter_rows(scope, frame.rows)))
+            else:
+                frames.append(SparkFrame(scope.choice(source.source).of(frame.frame)))
+        return replace(self, scope=scope, frames=tuple(frames))
+
+
+@dataclass(frozen=True)
+class KnownRows:
+    """What change records already tell of a table up to a pin: the last record of each key that they touch."""
+
+    records: pa.Table  # offset, op and the table's columns
+
+
+def has_scope(shape: Shape, scope: Scope, source: Input) -> bool:
+    """Whether an input's rows are told apart by the scope's columns."""
+    if source.is_reference:
+        return False
+    return bool(scope.columns) and set(scope.columns) <= set(source.columns) and not shape.looked_up
+
+
+def gather(shape: Shape, scope: Scope, read: Mapping[str, int | None], known: Mapping[str, KnownRows]) -> Gathered:
+    """The rows of every input that belong to a scope, as the inputs stood at the given records."""
+    frames: dict[int, CheckedFrame] = {}
+    for place, source in enumerate(shape.inputs):
+        if not source.is_reference:
+            frames[place] = _plain_rows(shape, scope, source, read, known.get(source.table))
+    primary = shape.inputs.index(shape.primary)
+    for place, source in enumerate(shape.inputs):
+        if source.is_reference:
+            frames[place] = _reference_rows(shape, scope, source, frames[primary], read, known.get(source.table))
+            if source.required:
+                pairs = source.join_keys
+                frames[primary] = _with_partner(frames[primary], frames[place], pairs, source.source)
+    for place, source in enumerate(shape.inputs):
+        if source.required and not source.is_reference and scope.columns:
+            _require(shape, scope, frames, place)
+    return Gathered(shape, scope, tuple(frames[place] for place in range(len(shape.inputs))))
+
+
+def _plain_rows(
+    shape: Shape, scope: Scope, source: Input, read: Mapping[str, int | None], known: KnownRows | None
+) -> CheckedFrame:
+    upto = read[source.table]
+    if shape.looked_up and source is shape.primary and not isinstance(scope, AllKeys):
+        return _rows_with_keys(shape, scope, read)
+    if not has_scope(shape, scope, source):
+        return read_for(source.source, EVERYTHING, upto, few=False)
+    if isinstance(scope, KeyValues):
+        return _rows_of_values(source.source, scope.values, upto, known)
+    return read_for(source.source, scope.choice(source.source), upto, few=False)
+
+
+def _rows_of_values(source: TableSource, values: pa.Table, upto: int | None, known: KnownRows | None) -> CheckedFrame:
+    """The rows with these values. What change records tell of them need not be read again."""
+    if known is None or set(values.column_names) != set(source.schema.key):
+        return read_for(source, choose_values(source, values), upto, few=True) if upto is not None else _nothing(source)
+    told = set(comparable(known.records.select(values.column_names)))
+    missing = values.filter(pa.array([key not in told for key in comparable(values)], pa.bool_()))
+    wanted = set(comparable(values))
+    mine = [key in wanted for key in comparable(known.records.select(values.column_names))]
+    records = known.records.filter(pa.array(mine, pa.bool_()))
+    live = records.filter(pc.not_equal(records.column("op"), int(Op.RETRACT))).drop_columns(["op"])
+    rows = live.rename_columns([OFFSET, *source.schema.names])
+    if missing.num_rows == 0 or upto is None:
+        return LocalFrame(rows)
+    others = read_for(source, choose_values(source, missing), upto, few=True)
+    if isinstance(others, LocalFrame):
+        return LocalFrame(pa.concat_tables([rows.cast(others.rows.schema), others.rows]))
+    return read_for(source, choose_values(source, values), upto, few=True)
+
+
+def _nothing(source: TableSource) -> LocalFrame:
+    return LocalFrame(pa.schema([pa.field(OFFSET, pa.int64()), *source.schema.arrow]).empty_table())
+
+
+def _rows_with_keys(shape: Shape, scope: Scope, read: Mapping[str, int | None]) -> SparkFrame:
+    """Rows of the primary whose keys, found through references, belong to a scope."""
+    source = shape.primary.source
+    home = shape.home_reference(shape.looked_up[0]).source
+    rows = with_keys(shape, read_images(source, upto=read[shape.primary.table]), read)
+    chosen = scope.choice(home if set(scope.columns) <= set(home.schema.names) else source).of(rows)
+    return SparkFrame(chosen.select(OFFSET, *[quoted(name) for name in source.schema.names]))
+
+
+# --- references -------------------------------------------------------------------------------------------------------
+
+
+def _reference_rows(
+    shape: Shape,
+    scope: Scope,
+    reference: Input,
+    primary: CheckedFrame,
+    read: Mapping[str, int | None],
+    known: KnownRows | None,
+) -> CheckedFrame:
+    """The reference's rows that the primary's rows really name: real pairs of values, never a product of columns."""
+    source, upto = reference.source, read[reference.table]
+    if shape.looked_up and shape.home_reference(shape.looked_up[0]) is reference:
+        return _home_rows(shape, scope, reference, primary, upto)
+    if isinstance(primary, SparkFrame):
+        images = read_images(source, upto=upto).drop("event_time")
+        return SparkFrame(images.join(primary.frame, _same(images, primary.frame, reference.join_keys), "left_semi"))
+    values = named_values(primary.rows, reference.join_keys, source)
+    if values.num_rows == 0 or upto is None:
+        return _nothing(source)
+    return _rows_of_values(source, values, upto, known)
+
+
+def _home_rows(shape: Shape, scope: Scope, reference: Input, primary: CheckedFrame, upto: int | None) -> SparkFrame:
+    """Rows of the reference that has the keys: those that primary rows name, and those of the scope that nobody names.
+
+    A function that starts from the reference gives a key its row though no row of the primary belongs to it.
+    """
+    images = read_images(reference.source, upto=upto).drop("event_time")
+    if not set(scope.columns) <= set(reference.columns) or isinstance(scope, AllKeys):
+        return SparkFrame(images)
+    rows = primary.frame if isinstance(primary, SparkFrame) else _as_spark(shape.primary.source, primary)
+    named = images.join(rows, _same(images, rows, reference.join_keys), "left_semi")
+    return SparkFrame(named.unionByName(scope.choice(reference.source).of(images)).dropDuplicates([OFFSET]))
+
+
+def named_values(rows: pa.Table, pairs: Sequence[tuple[str, str]], source: TableSource) -> pa.Table:
+    """The distinct tuples that rows hold in joined columns, under the reference's names and types, without NULLs."""
+    arrays = [rows.column(mine) for mine, _ in pairs]
+    names = [theirs for _, theirs in pairs]
+    table = pa.Table.from_arrays(arrays, names=names).drop_null()
+    return fitting(distinct(table), {name: source.schema.column(name).type for name in names})
+
+
+def _same(one: DataFrame, other: DataFrame, pairs: Sequence[tuple[str, str]]) -> Column:
+    each = [one[quoted(theirs)] == other[quoted(mine)] for mine, theirs in pairs]
+    return reduce(lambda a, b: a & b, each)
+
+
+# --- inputs without which a key is not computed -----------------------------------------------------------------------
+
+
+def _with_partner(
+    rows: CheckedFrame, partners: CheckedFrame, pairs: Sequence[tuple[str, str]], reference: TableSource
+) -> CheckedFrame:
+    """Rows of the primary that a reference has a row for."""
+    if isinstance(rows, LocalFrame) and isinstance(partners, LocalFrame):
+        there = set(comparable(partners.rows.select([theirs for _, theirs in pairs])))
+        mine = comparable(rows.rows.select([name for name, _ in pairs]))
+        return LocalFrame(rows.rows.filter(pa.array([key in there for key in mine], pa.bool_())))
+    frame = rows.frame if isinstance(rows, SparkFrame) else reference.context.session().createDataFrame(rows.rows)
+    other = partners.frame if isinstance(partners, SparkFrame) else _as_spark(reference, partners)
+    same = [frame[quoted(mine)] == other[quoted(theirs)] for mine, theirs in pairs]
+    return SparkFrame(frame.join(other, reduce(lambda a, b: a & b, same), "left_semi"))
+
+
+def _require(shape: Shape, scope: Scope, frames: dict[int, CheckedFrame], place: int) -> None:
+    """Leave out of the other inputs the keys that one input has no row for."""
+    required = shape.inputs[place]
+    if not has_scope(shape, scope, required):
+        return
+    columns = list(scope.columns)
+    for other, source in enumerate(shape.inputs):
+        if other == place or not has_scope(shape, scope, source):
+            continue
+        rows, needed = frames[other], frames[place]
+        if isinstance(rows, LocalFrame) and isinstance(needed, LocalFrame):
+            there = set(comparable(needed.rows.select(columns)))
+            kept = [key in there for key in comparable(rows.rows.select(columns))]
+            frames[other] = LocalFrame(rows.rows.filter(pa.array(kept, pa.bool_())))
+        else:
+            one, two = _as_spark(source.source, rows), _as_spark(required.source, needed)
+            keys = two.select(*[F.col(quoted(name)).alias(f"its {name}") for name in columns])
+            same = [one[quoted(name)].eqNullSafe(keys[quoted(f"its {name}")]) for name in columns]
+            frames[other] = SparkFrame(one.join(keys, reduce(lambda a, b: a & b, same), "left_semi"))
+
+
+def _as_spark(source: TableSource, rows: CheckedFrame) -> DataFrame:
+    return rows.frame if isinstance(rows, SparkFrame) else source.context.session().createDataFrame(rows.rows)

@@ -1,0 +1,107 @@
+"""First offsets for a step that is known to have processed some keys: never past a record that was not processed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from seamark.control import CommitRequest, Position, RunRecord
+from seamark.errors import InvalidStep, did_you_mean
+from seamark.tables.context import TableContext
+from seamark.tables.frames import quoted
+from seamark.tables.read import read_images, read_rows, read_slices
+from seamark.transforms.batches import Pending
+from seamark.transforms.commit import Covered, position_at
+from seamark.transforms.select import LAST, ChangedBlocks
+from seamark.transforms.shape import Input, Shape
+from seamark.transforms.situation import Known, Situation, look
+from seamark.transforms.spec import StepSpec
+from seamark.transforms.tracking import unprocessed
+
+
+def initialise_offsets(context: TableContext, spec: StepSpec, tables: Sequence[str]) -> dict[str, float]:
+    """Set a step's positions as far as every older record is known to be processed; gives the times that were set."""
+    for table in tables:
+        if table not in spec.shape.sources:
+            raise InvalidStep(
+                f"step '{spec.name}' does not read table '{table}'. No offset was set.",
+                hint=did_you_mean(table, list(spec.shape.sources), f"Inputs of '{spec.name}'"),
+            )
+    if spec.keys_table is None:
+        raise InvalidStep(
+            f"step '{spec.name}' does not keep the keys that it has processed. No offset was set.",
+            hint="declare it with track_keys=True; a step without that has its offsets from its own runs.",
+        )
+    situation = look(context, spec, Known.of(context))
+    head = situation.heads.get(spec.keys_table.name)
+    if head is None or head.last_offset is None:
+        return {}
+    standing = read_rows(spec.keys_table, upto=head.last_offset)
+    positions = []
+    for entry in situation.pending:
+        if entry.table in tables:
+            found = _processed_up_to(context, situation, entry, standing)
+            if found is not None:
+                positions.append(position_at(context, spec.name, found, situation.generation(entry.table)))
+    _move(context, spec.name, positions)
+    return {p.input_table: p.update_ts for p in positions if p.update_ts is not None}
+
+
+def _processed_up_to(
+    context: TableContext, situation: Situation, entry: Pending, standing: DataFrame
+) -> Covered | None:
+    """The newest commit of an input before its first record that is not known to be processed, or None."""
+    if entry.pin.offset is None:
+        return None
+    first = _first_unprocessed(context, situation, entry, standing)
+    blocks = context.control.index.slices(entry.table, after=None, upto=entry.pin.offset)
+    if first is None:
+        return Covered(entry.table, entry.pin.dataset_id, entry.pin.block_hash, entry.pin.sequence, entry.pin.offset)
+    commits = {block.system_time for block in blocks if (block.last_offset or 0) >= first}
+    done = [block for block in blocks if block.system_time not in commits]
+    if not done:
+        return None
+    last = done[-1]
+    return Covered(entry.table, entry.pin.dataset_id, last.hash, last.sequence, last.last_offset)
+
+
+def _first_unprocessed(context: TableContext, situation: Situation, entry: Pending, standing: DataFrame) -> int | None:
+    """The first record for which a key is not known to have been read that far."""
+    shape = situation.spec.shape
+    blocks = tuple(context.control.index.slices(entry.table, after=None, upto=entry.pin.offset))
+    firsts = []
+    for source in (i for i in shape.inputs if i.table == entry.table):
+        spoken = _spoken_keys(shape, source, ChangedBlocks(entry.table, blocks), situation.read)
+        left = unprocessed(shape, spoken, entry.table, standing)
+        firsts.append(left.agg(F.min(LAST).alias("first")).collect()[0].first)
+    return min((first for first in firsts if first is not None), default=None)
+
+
+def _spoken_keys(shape: Shape, source: Input, changes: ChangedBlocks, read: Mapping[str, int | None]) -> DataFrame:
+    """Each record of an input with each key that it speaks for."""
+    if not source.is_reference:
+        records = read_slices(source.source, changes.blocks)
+        return records.select(*[F.col(quoted(name)) for name in shape.keys], F.col(LAST))
+    renamed = records_of(source, changes)
+    rows = read_images(shape.primary.source, upto=read[shape.primary.table])
+    same = [rows[quoted(mine)] == renamed[quoted(f"its {theirs}")] for mine, theirs in source.join_keys]
+    joined = rows.join(renamed, reduce(lambda one, other: one & other, same))
+    return joined.select(*[F.col(quoted(name)) for name in shape.keys], F.col(LAST))
+
+
+def records_of(reference: Input, changes: ChangedBlocks) -> DataFrame:
+    """All records of a reference: the columns by which it is joined, and their offsets."""
+    theirs = dict.fromkeys(name for _, name in reference.join_keys)
+    records = read_slices(reference.source, changes.blocks)
+    return records.select(*[F.col(quoted(name)).alias(f"its {name}") for name in theirs], F.col(LAST))
+
+
+def _move(context: TableContext, step: str, positions: Sequence[Position]) -> None:
+    if not positions:
+        return
+    now = context.clock.now().timestamp()
+    run = RunRecord(run_id=f"initialise:{step}:{now}", step=step, mode="initialise", started=now, ended=now)
+    context.control.commit(CommitRequest(run=run, appends=(), positions=tuple(positions)))

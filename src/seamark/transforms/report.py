@@ -1,0 +1,108 @@
+"""What runs tell: counts a step, its error if it has one, and what a run would do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from seamark.transforms.changelist import ChangeList
+
+
+@dataclass
+class StepReport:
+    """What a run of one step did.
+
+    `keys` were computed, in `batches` commits; `rows_in` change records (or rows, when all keys were gone through) were
+    read; `failed` keys failed. `error` is what stopped the step, or None; `mode` says how the keys were found.
+    """
+
+    step: str
+    mode: str = "settled"
+    keys: int = 0
+    batches: int = 0
+    rows_in: int = 0
+    appended: int = 0
+    corrected: int = 0
+    retracted: int = 0
+    failed: int = 0
+    seconds: float = 0.0
+    error: BaseException | None = None
+    changes: ChangeList = field(default_factory=ChangeList, repr=False)
+    failures: tuple[tuple[str, str], ...] = ()  # key and error of those that failed in this run
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing stopped the step and no key failed."""
+        return self.error is None and self.failed == 0
+
+    @property
+    def did_something(self) -> bool:
+        """Whether the run committed anything or met trouble."""
+        return self.batches > 0 or not self.ok
+
+    @property
+    def rows_out(self) -> int:
+        """How many rows were written, corrected or retracted."""
+        return self.appended + self.corrected + self.retracted
+
+
+@dataclass
+class RunReport:
+    """What a run over several steps did: a report a step, in the order in which they ran."""
+
+    steps: dict[str, StepReport] = field(default_factory=dict)
+    feeds: dict[str, Any] = field(default_factory=dict)
+    sinks: dict[str, Any] = field(default_factory=dict)
+    folded: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether no key failed and every step could run."""
+        return all(report.ok for report in self.steps.values())
+
+    @property
+    def did_something(self) -> bool:
+        """Whether any step had work."""
+        return any(report.did_something for report in self.steps.values())
+
+
+@dataclass(frozen=True)
+class InputPlan:
+    """What waits in one input, and the path by which its changes lead to keys."""
+
+    table: str
+    after: int | None
+    upto: int | None
+    pending_records: int
+    path: str
+
+
+@dataclass(frozen=True)
+class StepPlan:
+    """What a run of a step would do now: nothing was computed to find out, and nothing changed.
+
+    `mode` is "settled", "changes", "all keys", "recompute", "retry" or "refused"; `keys` is how many keys would be
+    computed, an upper bound where `keys_are_exact` is False; `reason` says why.
+    """
+
+    step: str
+    mode: str
+    reason: str
+    inputs: tuple[InputPlan, ...]
+    outputs: tuple[str, ...]
+    keys: int = 0
+    keys_are_exact: bool = True
+    batches: int = 0
+    failed_due: int = 0
+    failed_waiting: int = 0
+
+    @property
+    def pending_records(self) -> int:
+        """How many records wait in all inputs."""
+        return sum(entry.pending_records for entry in self.inputs)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether a run would do nothing."""
+        return self.mode == "settled"

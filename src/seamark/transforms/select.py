@@ -1,0 +1,259 @@
+"""From changed records to the keys that must be computed: one input at a time, never two filtered at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from seamark.control import BlockEntry
+from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
+from seamark.tables.read import TableSource, choose_values, read_images
+from seamark.transforms.fetch import read_for, read_interval
+from seamark.transforms.keys import comparable, distinct
+from seamark.transforms.shape import Input, Shape
+
+LAST = "offset"  # beside each key: the last record that speaks for it
+
+
+@dataclass(frozen=True)
+class Found:
+    """Keys that changes in one input lead to, each with the last record that speaks for it."""
+
+    table: str
+    columns: tuple[str, ...]
+    keys: CheckedFrame
+
+
+@dataclass(frozen=True)
+class ChangedBlocks:
+    """Changed records of one input: the blocks that hold them."""
+
+    table: str
+    blocks: tuple[BlockEntry, ...]
+
+    def images(self, source: TableSource, columns: Sequence[str]) -> CheckedFrame:
+        """Some columns of the records, both images of each change, with their offsets."""
+        return read_interval(source, self.blocks, columns)
+
+
+@dataclass(frozen=True)
+class GivenRows:
+    """Rows of one input that somebody says have changed, with an offset each that means nothing."""
+
+    table: str
+    rows: CheckedFrame
+
+    def images(self, source: TableSource, columns: Sequence[str]) -> CheckedFrame:
+        """Some columns of the rows."""
+        if isinstance(self.rows, LocalFrame):
+            return LocalFrame(self.rows.rows.select([LAST, *columns]))
+        return SparkFrame(self.rows.frame.select(LAST, *[quoted(name) for name in columns]))
+
+
+Changes: TypeAlias = ChangedBlocks | GivenRows
+
+
+def changed_keys(
+    shape: Shape, changes: Sequence[Changes], read: Mapping[str, int | None], before: Mapping[str, int | None]
+) -> Iterator[Found]:
+    """The keys that changed records of the inputs lead to, input after input.
+
+    `read` says up to which record each input is read, `before` up to which it was read when its rows were last made:
+    where a key is found through a reference, it is looked up at both.
+    """
+    for change in changes:
+        for source in shape.inputs:
+            if source.table != change.table:
+                continue
+            if shape.looked_up:
+                yield from _through_references(shape, source, change, read, before)
+            elif source.is_reference:
+                yield _by_reverse_join(shape, source, change, read)
+            else:
+                yield _by_own_columns(shape, source, change)
+
+
+# --- an input that has the keys ---------------------------------------------------------------------------------------
+
+
+def _by_own_columns(shape: Shape, source: Input, change: Changes) -> Found:
+    """The keys in both images of each change: the old one names a key that the row may have left."""
+    columns = shape.group_of(source)
+    return Found(change.table, columns, _grouped(change.images(source.source, columns), columns))
+
+
+def _grouped(records: CheckedFrame, columns: Sequence[str]) -> CheckedFrame:
+    names = list(columns)
+    if isinstance(records, SparkFrame):
+        by = [quoted(name) for name in names]
+        return SparkFrame(records.frame.groupBy(*by).agg(F.max(LAST).alias(LAST)))
+    rows = records.rows
+    if not names:
+        return LocalFrame(rows.select([LAST]).sort_by([(LAST, "descending")]).slice(0, 1))
+    grouped = rows.group_by(names).aggregate([(LAST, "max")])
+    return LocalFrame(grouped.select([*names, f"{LAST}_max"]).rename_columns([*names, LAST]))
+
+
+# --- a reference ------------------------------------------------------------------------------------------------------
+
+
+def _by_reverse_join(shape: Shape, reference: Input, change: Changes, read: Mapping[str, int | None]) -> Found:
+    """From the changed reference values back to the primary's rows that name them, all of them however old."""
+    columns, primary = shape.group_of(shape.primary), shape.primary
+    values = _reference_values(shape, reference, change)
+    upto = read[primary.table]
+    if isinstance(values, LocalFrame) and values.rows.num_rows == 0:
+        return Found(change.table, columns, LocalFrame(_no_keys(shape, columns)))
+    if isinstance(values, LocalFrame):
+        mine = values.rows.drop_columns([LAST])
+        rows = read_for(primary.source, choose_values(primary.source, mine), upto, few=True)
+        if isinstance(rows, LocalFrame):
+            return Found(change.table, columns, LocalFrame(_joined_at_hand(columns, rows.rows, values.rows)))
+        spoken = primary.source.context.session().createDataFrame(values.rows)
+        return Found(change.table, columns, SparkFrame(_joined(columns, rows.frame, F.broadcast(spoken))))
+    rows_frame = read_images(primary.source, upto=upto)
+    return Found(change.table, columns, SparkFrame(_joined(columns, rows_frame, values.frame)))
+
+
+def _reference_values(shape: Shape, reference: Input, change: Changes) -> CheckedFrame:
+    """The changed values of the reference's columns under the names and types of the primary's, without NULLs."""
+    theirs = [name for _, name in reference.join_keys]
+    mine = [name for name, _ in reference.join_keys]
+    types = [shape.primary.source.schema.column(name).type for name in mine]
+    grouped = _grouped(change.images(reference.source, _once(theirs)), _once(theirs))
+    if isinstance(grouped, SparkFrame):
+        picked = [F.col(quoted(t)).alias(m) for m, t in zip(mine, theirs, strict=True)]
+        return SparkFrame(grouped.frame.select(*picked, LAST).dropna(subset=mine))
+    columns = [grouped.rows.column(name) for name in theirs]
+    table = pa.Table.from_arrays([*columns, grouped.rows.column(LAST)], names=[*mine, LAST])
+    return LocalFrame(fitting(table.drop_null(), dict(zip(mine, types, strict=True))))
+
+
+def _once(names: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(names))
+
+
+def fitting(values: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
+    """Values in other types of their kind; those that the types cannot hold equal nothing there and are left out."""
+    for name, wanted in types.items():
+        place, column = values.column_names.index(name), values.column(name)
+        if column.type == wanted:
+            continue
+        try:
+            converted = column.cast(wanted)
+        except pa.ArrowInvalid:
+            kept = [_fits(value, wanted) for value in column]
+            values = values.filter(pa.array(kept, pa.bool_()))
+            converted = values.column(name).cast(wanted)
+        values = values.set_column(place, pa.field(name, wanted), converted)
+    return values
+
+
+def _fits(value: pa.Scalar, wanted: pa.DataType) -> bool:
+    try:
+        value.cast(wanted)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _joined_at_hand(columns: Sequence[str], rows: pa.Table, values: pa.Table) -> pa.Table:
+    names = [name for name in values.column_names if name != LAST]
+    last = dict(zip(comparable(values.select(names)), values.column(LAST).to_pylist(), strict=True))
+    offsets = pa.array([last[key] for key in comparable(rows.select(names))], pa.int64())
+    spoken = _grouped(LocalFrame(rows.select(list(columns)).append_column(LAST, offsets)), columns)
+    assert isinstance(spoken, LocalFrame)
+    return spoken.rows
+
+
+def _joined(columns: Sequence[str], rows: DataFrame, values: DataFrame) -> DataFrame:
+    names = [name for name in values.columns if name != LAST]
+    renamed = values.select(*[F.col(quoted(n)).alias(f"its {n}") for n in names], F.col(LAST))
+    same = [rows[quoted(name)] == renamed[quoted(f"its {name}")] for name in names]
+    joined = rows.join(renamed, reduce(lambda one, other: one & other, same))
+    return joined.groupBy(*[quoted(name) for name in columns]).agg(F.max(LAST).alias(LAST))
+
+
+def _no_keys(shape: Shape, columns: Sequence[str]) -> pa.Table:
+    return pa.schema([*[pa.field(n, shape.key_types[n]) for n in columns], pa.field(LAST, pa.int64())]).empty_table()
+
+
+# --- keys that only references have -----------------------------------------------------------------------------------
+
+
+def _through_references(
+    shape: Shape, source: Input, change: Changes, read: Mapping[str, int | None], before: Mapping[str, int | None]
+) -> Iterator[Found]:
+    """Keys looked up twice, where the rows were last made and where they are made now: a row may have moved between."""
+    if source is shape.primary:
+        images = _images(source, change, source.columns)
+        frames = [with_keys(shape, images, at).select(*_key_columns(shape), LAST) for at in (before, read)]
+    elif source.is_reference:
+        frames = [_keys_of_reference(shape, source, change, at) for at in (before, read)]
+        if set(shape.keys) <= set(source.columns):
+            frames.append(_images(source, change, shape.keys).select(*_key_columns(shape), LAST))
+    else:
+        raise AssertionError(f"a change in '{source.table}' concerns every key")
+    keys = reduce(DataFrame.unionByName, frames)
+    yield Found(change.table, shape.keys, _grouped(SparkFrame(keys), shape.keys))
+
+
+def _images(source: Input, change: Changes, columns: Sequence[str]) -> DataFrame:
+    found = change.images(source.source, columns)
+    session = source.source.context.session()
+    return found.frame if isinstance(found, SparkFrame) else session.createDataFrame(found.rows)
+
+
+def _key_columns(shape: Shape) -> list[str]:
+    return [quoted(name) for name in shape.keys]
+
+
+def _keys_of_reference(shape: Shape, reference: Input, change: Changes, at: Mapping[str, int | None]) -> DataFrame:
+    theirs = [name for _, name in reference.join_keys]
+    changed = _images(reference, change, _once(theirs))
+    values = changed.groupBy(*[quoted(name) for name in _once(theirs)]).agg(F.max(LAST).alias(LAST))
+    renamed = values.select(*[F.col(quoted(name)).alias(f"its {name}") for name in _once(theirs)], F.col(LAST))
+    rows = read_images(shape.primary.source, upto=at[shape.primary.table])
+    same = [rows[quoted(mine)] == renamed[quoted(f"its {name}")] for mine, name in reference.join_keys]
+    joined = rows.join(renamed, reduce(lambda one, other: one & other, same))
+    return with_keys(shape, joined, at).select(*_key_columns(shape), LAST)
+
+
+def with_keys(shape: Shape, primary_rows: DataFrame, at: Mapping[str, int | None]) -> DataFrame:
+    """Rows of the primary with the keys that their references have, at given positions; NULL where there is none."""
+    rows = primary_rows
+    for reference in dict.fromkeys(shape.home_reference(name) for name in shape.looked_up):
+        wanted = [name for name in shape.looked_up if shape.home_reference(name) is reference]
+        theirs = read_images(reference.source, upto=at[reference.table]).select(
+            *[F.col(quoted(name)).alias(f"its {name}") for _, name in reference.join_keys],
+            *[F.col(quoted(name)) for name in wanted],
+        )
+        same = [rows[quoted(mine)] == theirs[quoted(f"its {name}")] for mine, name in reference.join_keys]
+        rows = rows.join(theirs, reduce(lambda one, other: one & other, same), "left")
+        rows = rows.drop(*[f"its {name}" for _, name in reference.join_keys])
+    return rows
+
+
+# --- several of them --------------------------------------------------------------------------------------------------
+
+
+def joined_keys(found: Sequence[Found], session: Callable[[], SparkSession]) -> CheckedFrame:
+    """The keys of several findings with the same columns, each once, without offsets."""
+    columns = list(found[0].columns)
+    if all(isinstance(entry.keys, LocalFrame) for entry in found):
+        tables = [entry.keys.rows.select(columns) for entry in found if isinstance(entry.keys, LocalFrame)]
+        return LocalFrame(distinct(pa.concat_tables(tables)))
+    frames = [_keys_in_spark(entry, columns, session) for entry in found]
+    return SparkFrame(reduce(DataFrame.unionByName, frames).distinct())
+
+
+def _keys_in_spark(entry: Found, columns: Sequence[str], session: Callable[[], SparkSession]) -> DataFrame:
+    if isinstance(entry.keys, SparkFrame):
+        return entry.keys.frame.select(*[quoted(name) for name in columns])
+    return session().createDataFrame(entry.keys.rows.select(list(columns)))

@@ -1,0 +1,243 @@
+"""Where a step stands: pins, positions, failed keys and definition. No Spark, and nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from seamark.control import FailedKey, Position, TableHead
+from seamark.errors import DefinitionChanged, InvalidStep
+from seamark.ledger import DatasetKind, SetTransform
+from seamark.tables.context import TableContext
+from seamark.tables.publish import Planned, plan_table
+from seamark.transforms.batches import Pending, Pin, all_keys_because
+from seamark.transforms.checkpoint import Checkpoint, RangeMark
+from seamark.transforms.commit import last_checkpoint, least_watermark
+from seamark.transforms.declare import OnChange
+from seamark.transforms.definition import Definition, difference, from_chain
+
+if TYPE_CHECKING:
+    from seamark.transforms.spec import StepSpec
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the control database says of all steps at once, so that looking at many of them asks it once."""
+
+    heads: Mapping[str, TableHead]
+    positions: Mapping[str, Sequence[Position]]
+    failed: Mapping[str, Sequence[FailedKey]]
+
+    @staticmethod
+    def of(context: TableContext) -> Known:
+        """Ask the control database: three queries, however many steps there are."""
+        index = context.control.index
+        # The heads come first: what is committed while we ask for the rest waits for the next run.
+        heads = index.heads()
+        positions: dict[str, list[Position]] = {}
+        failed: dict[str, list[FailedKey]] = {}
+        for position in index.positions():
+            positions.setdefault(position.step, []).append(position)
+        for key in index.failed_keys():
+            failed.setdefault(key.step, []).append(key)
+        return Known(heads, positions, failed)
+
+
+@dataclass(frozen=True)
+class Situation:
+    """A step at one moment: what waits for it, which keys failed, and what its outputs' chains say of it."""
+
+    spec: StepSpec
+    heads: Mapping[str, TableHead]
+    pending: tuple[Pending, ...]  # of the inputs that have a chain
+    missing: tuple[str, ...]  # inputs without one
+    failed: tuple[FailedKey, ...]
+    due: tuple[FailedKey, ...]
+    older: Definition | None  # the definition that the outputs were made by, if it is another one
+    new_outputs: tuple[str, ...]  # outputs without a chain, while others have one
+    unfinished: RangeMark | None  # a pass over all keys that did not come to its end
+    unfinished_mode: str | None = None
+    rows: int = 0
+
+    @property
+    def pins(self) -> dict[str, Pin]:
+        """How far each input is read, by table."""
+        return {entry.table: entry.pin for entry in self.pending}
+
+    @property
+    def read(self) -> dict[str, int | None]:
+        """The last record of each input at its pin, by table."""
+        return {**dict.fromkeys(self.missing), **{entry.table: entry.pin.offset for entry in self.pending}}
+
+    @property
+    def before(self) -> dict[str, int | None]:
+        """The last record of each input that is incorporated, by table."""
+        return {**dict.fromkeys(self.missing), **{entry.table: entry.after for entry in self.pending}}
+
+    def generation(self, table: str) -> int:
+        """How often the position on an input was reset."""
+        position = next((entry.position for entry in self.pending if entry.table == table), None)
+        return position.generation if position else 0
+
+    @property
+    def has_records(self) -> bool:
+        """Whether records wait, or rows that no position tells about."""
+        if any(entry.was_read and entry.records > 0 for entry in self.pending):
+            return True
+        return any(not entry.was_read for entry in self.pending) and (
+            any(entry.pin.offset is not None for entry in self.pending)
+        )
+
+    @property
+    def must_recompute(self) -> bool:
+        """Whether there is an output that has never been filled beside others that have."""
+        return bool(self.new_outputs)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether a run would do nothing."""
+        return not (self.has_records or self.due or self.older or self.must_recompute or self.unfinished)
+
+    def starting_over(self) -> Situation:
+        """The same without the pass that did not come to its end: a new one begins at the first key."""
+        return replace(self, unfinished=None, unfinished_mode=None)
+
+    def all_keys_because(self) -> str | None:
+        """Why a run must go through all keys, or None if changes lead to them."""
+        shape = self.spec.shape
+        concerns_all = {
+            table: bool(shape.keys) and any(not shape.group_of(i) for i in shape.inputs if i.table == table)
+            for table in shape.sources
+        }
+        return all_keys_because(self.pending, concerns_all, self.rows)
+
+
+def look(context: TableContext, spec: StepSpec, known: Known, pins: Mapping[str, Pin] | None = None) -> Situation:
+    """Where a step stands. With `pins` as it stands for a run that has pinned its inputs already."""
+    heads, index = known.heads, context.control.index
+    positions = {entry.input_table: entry for entry in known.positions.get(spec.name, ())}
+    pending = []
+    for table in spec.shape.sources:
+        head = heads.get(table)
+        if head is None:
+            continue
+        pin = (pins or {}).get(table) or Pin.at(head)
+        position = positions.get(table)
+        after = position.record_offset if position else None
+        waiting = pin.offset is not None and (after is None or pin.offset > after)
+        blocks = index.slices(table, after=after, upto=pin.offset) if waiting else []
+        pending.append(Pending(pin, position, tuple(blocks)))
+    now = context.clock.now().timestamp()
+    failed = tuple(known.failed.get(spec.name, ()))
+    chains = {output.name: plan_table_at(context, heads.get(output.name), output.name) for output in spec.written}
+    standing = [name for name, plan in chains.items() if plan.state is not None]
+    checkpoint = next((found for name in standing if (found := last_checkpoint(chains[name]))), None)
+    ranged = _unfinished(checkpoint, spec)
+    return Situation(
+        spec=spec,
+        heads=heads,
+        pending=tuple(pending),
+        missing=tuple(table for table in spec.shape.sources if table not in heads),
+        failed=failed,
+        due=tuple(key for key in failed if key.retry_after is None or key.retry_after <= now),
+        older=_older_definition(context, spec, heads),
+        new_outputs=tuple(name for name in chains if name not in standing) if standing else (),
+        unfinished=ranged,
+        unfinished_mode=checkpoint.mode if checkpoint and ranged else None,
+        rows=_rows(context, spec, pending),
+    )
+
+
+def plan_table_at(context: TableContext, head: TableHead | None, table: str) -> Planned:
+    """A table's state at a head that is known already."""
+    if head is None:
+        return Planned(table, context.files(table), None, None)
+    return plan_table(context, table, head)
+
+
+def _unfinished(checkpoint: Checkpoint | None, spec: StepSpec) -> RangeMark | None:
+    ranged = checkpoint.range if checkpoint and checkpoint.step == spec.name else None
+    return ranged if ranged and not ranged.last else None
+
+
+def _rows(context: TableContext, spec: StepSpec, pending: Sequence[Pending]) -> int:
+    """About how many rows the inputs have: what was folded, and what lies after it."""
+    waiting = sum(entry.records for entry in pending)
+    if waiting == 0:
+        return 0
+    bases = context.control.index.all_bases()
+    return sum(
+        bases[entry.table][0].row_count if bases.get(entry.table) else (entry.pin.offset or 0) + 1 for entry in pending
+    )
+
+
+# --- the definition ---------------------------------------------------------------------------------------------------
+
+
+def _older_definition(context: TableContext, spec: StepSpec, heads: Mapping[str, TableHead]) -> Definition | None:
+    """The definition that an output was made by, if rows made by it are not as good as those of today's."""
+    for output in spec.written:
+        head = heads.get(output.name)
+        if head is None:
+            continue
+        if head.kind == DatasetKind.ROOT.name.lower():
+            raise InvalidStep(
+                f"step '{spec.name}' is to write table '{output.name}', which has a chain of rows written by hand. "
+                "Nothing was run.",
+                hint="write to another table; a table is derived from its first commit on, or never.",
+            )
+        event = context.files(output.name).block(head.transform_block).event if head.transform_block else None
+        older = from_chain(event) if isinstance(event, SetTransform) else None
+        if older is None or older.counts != spec.definition.counts:
+            return older or spec.definition
+        if isinstance(event, SetTransform) and _inputs_replaced(event, heads):
+            return older
+    return None
+
+
+def _inputs_replaced(event: SetTransform, heads: Mapping[str, TableHead]) -> bool:
+    """Whether an input's chain is another one than it was: its table was made anew."""
+    known = {entry.alias: entry.dataset_ref for entry in event.inputs if entry.alias}
+    return any(table in heads and heads[table].dataset_id != dataset_id for table, dataset_id in known.items())
+
+
+def decide(situation: Situation, policy: OnChange) -> bool:
+    """Whether all keys must be computed anew because the definition changed; `DefinitionChanged` if nobody has said."""
+    older, newer = situation.older, situation.spec.definition
+    if older is None:
+        return situation.must_recompute
+    if newer.adds_outputs_to(older) or situation.must_recompute or older.counts == newer.counts:
+        return True
+    if policy == "ask":
+        raise definition_changed(situation.spec.name, older, newer)
+    return policy == "recompute"
+
+
+def definition_changed(step: str, older: Definition, newer: Definition) -> DefinitionChanged:
+    """The error that shows what changed and names the choices."""
+    return DefinitionChanged(
+        f"the definition of step '{step}' is not the one that its rows were made by. Nothing was run.\n"
+        f"{difference(older, newer)}\n",
+        hint='say what becomes of the rows that stand: on_change="keep" leaves them, on_change="recompute" computes '
+        f"all keys anew (`seamark run {step} --on-change keep|recompute`).",
+    )
+
+
+def watermark_to_come(context: TableContext, situation: Situation) -> bool:
+    """Whether inputs moved on without records, and with them the watermark of an output."""
+    moved = any(
+        entry.position is not None and entry.pin.sequence > (entry.position.block_sequence or 0)
+        for entry in situation.pending
+        if entry.was_read
+    )
+    if not moved or situation.missing or situation.has_records:
+        return False
+    least = least_watermark(context, [situation.heads.get(table) for table in situation.spec.shape.sources])
+    if least is None:
+        return False
+    for output in situation.spec.written:
+        plan = plan_table_at(context, situation.heads.get(output.name), output.name)
+        if plan.state is not None and (plan.state.watermark is None or plan.state.watermark < least):
+            return True
+    return False

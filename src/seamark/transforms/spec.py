@@ -1,0 +1,185 @@
+"""A declared step, resolved against a store's tables and checked."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from pyspark import cloudpickle
+
+from seamark.errors import InvalidStep
+from seamark.tables.read import TableSource
+from seamark.tables.schema import Column, check_table_name
+from seamark.tables.table import Table
+from seamark.transforms.declare import (
+    Algorithm,
+    BatchTransform,
+    CommitWay,
+    ComputeInput,
+    InputLike,
+    JoinSpec,
+    OnChange,
+    TableOrName,
+)
+from seamark.transforms.definition import Definition, is_project_module, source_and_digest
+from seamark.transforms.shape import Input, Shape, make_shape
+from seamark.transforms.tracking import keys_schema, keys_table_name
+
+FindTable = Callable[[str], Table]
+
+
+@dataclass(frozen=True)
+class StepSpec:
+    """A step that can be run: its shape, its function, its options and its definition."""
+
+    name: str
+    shape: Shape
+    function: Callable[..., Any]
+    options: BatchTransform
+    definition: Definition
+    keys_table: TableSource | None = None  # which keys were processed, for a step with track_keys
+
+    @property
+    def written(self) -> tuple[TableSource, ...]:
+        """All tables that a commit of the step writes."""
+        return (*self.shape.outputs, *((self.keys_table,) if self.keys_table else ()))
+
+
+def resolve(declared: BatchTransform, find: FindTable) -> StepSpec:
+    """The step that a declaration describes, or an error that names what is wrong with it."""
+    name = declared.name or _own_name(declared)
+    check_table_name(name)
+    _check_options(name, declared)
+    inputs = [_input(name, given, find) for given in declared.inputs]
+    outputs = [_table(given, find).source for given in declared.outputs]
+    shape = make_shape(name, inputs, outputs, declared.transform_keys)
+    _check_pandas(shape, declared)
+    keys_table = _keys_table(name, shape) if declared.track_keys else None
+    function = _callable(declared, shape)
+    return StepSpec(name, shape, function, declared, _definition(name, declared, shape, keys_table), keys_table)
+
+
+def _own_name(declared: BatchTransform) -> str:
+    name = getattr(declared.func, "__name__", None)
+    if not isinstance(name, str) or name == "<lambda>":
+        raise InvalidStep(
+            "a step needs a name, and its function has none of its own. It was not added.", hint='give name="…".'
+        )
+    return name
+
+
+_CHOICES = {"commit": get_args(CommitWay), "algorithm": get_args(Algorithm), "on_change": get_args(OnChange)}
+
+
+def _check_options(name: str, declared: BatchTransform) -> None:
+    for option, choices in _CHOICES.items():
+        value = getattr(declared, option)
+        if value not in choices:
+            raise InvalidStep(
+                f"step '{name}': {option}={value!r} is none of {', '.join(map(repr, choices))}. It was not added."
+            )
+    for option in ("batch_rows", "batch_keys", "max_failed_keys"):
+        value = getattr(declared, option)
+        if not isinstance(value, int) or value < (0 if option == "max_failed_keys" else 1):
+            raise InvalidStep(f"step '{name}': {option}={value!r} is not a positive number. It was not added.")
+    if declared.algorithm == "v1" and not declared.track_keys:
+        raise InvalidStep(
+            f"step '{name}': algorithm=\"v1\" compares with the keys that were processed, which nobody keeps. "
+            "It was not added.",
+            hint="give track_keys=True as well.",
+        )
+
+
+def _input(step: str, given: InputLike, find: FindTable) -> Input:
+    match given:
+        case JoinSpec():
+            table, required, join = given.table, False, given.join_keys
+        case ComputeInput():
+            if given.join_type not in ("inner", "full"):
+                raise InvalidStep(
+                    f"step '{step}': join_type={given.join_type!r} is neither 'inner' nor 'full'. It was not added."
+                )
+            table, required, join = given.dt, given.join_type == "inner", given.join_keys
+        case _:
+            table, required, join = given, False, None
+    return Input(_table(table, find).source, required, tuple((join or {}).items()))
+
+
+def _table(given: TableOrName, find: FindTable) -> Table:
+    if isinstance(given, str):
+        return find(given)
+    if not isinstance(given, Table):
+        raise InvalidStep(f"{given!r} is not a table. The step was not added.", hint="give a table or its name.")
+    return given
+
+
+def _check_pandas(shape: Shape, declared: BatchTransform) -> None:
+    if declared.pandas and isinstance(declared.func, str):
+        raise InvalidStep(f"step '{shape.step}' is SQL, which is not a function for pandas. It was not added.")
+    if declared.pandas and shape.looked_up:
+        raise InvalidStep(
+            f"step '{shape.step}': its transform key {', '.join(shape.looked_up)} is found only through a reference, "
+            "and a function for pandas gets the rows of whole keys. It was not added.",
+            hint="make a step that adds the column to the rows first, or write the function for Spark.",
+        )
+    if declared.track_keys and not shape.shares_all_keys:
+        raise InvalidStep(
+            f"step '{shape.step}': track_keys needs inputs that have all transform keys. It was not added."
+        )
+
+
+def _keys_table(name: str, shape: Shape) -> TableSource:
+    context = shape.primary.source.context
+    columns = tuple(Column(key, shape.key_types[key], True) for key in shape.keys)
+    return TableSource(context, keys_table_name(name), keys_schema(columns))
+
+
+def _callable(declared: BatchTransform, shape: Shape) -> Callable[..., Any]:
+    if isinstance(declared.func, str):
+        return _sql_function(declared.func, shape)
+    module = sys.modules.get(getattr(declared.func, "__module__", ""))
+    if module is not None and module.__name__ != "__main__" and is_project_module(module):
+        # Executors may not find a file of the project by its name: its functions travel by value.
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    return declared.func
+
+
+def _sql_function(text: str, shape: Shape) -> Callable[..., Any]:
+    names = [source.table for source in shape.inputs]
+    if len(set(names)) != len(names):
+        raise InvalidStep(
+            f"step '{shape.step}' is SQL and reads a table twice, which its text cannot tell apart. It was not added.",
+            hint="write it as a function.",
+        )
+    return sql_function(text, names, shape.primary.source)
+
+
+def sql_function(text: str, names: Sequence[str], source: TableSource) -> Callable[..., Any]:
+    """A function that runs a query, in which inputs are named in braces."""
+
+    def run(*frames: Any) -> Any:
+        return source.context.session().sql(text, **dict(zip(names, frames, strict=True)))
+
+    return run
+
+
+def _definition(name: str, declared: BatchTransform, shape: Shape, keys_table: TableSource | None) -> Definition:
+    if isinstance(declared.func, str):
+        kind, function, source, digest = "sql", name, declared.func, " ".join(declared.func.split())
+    else:
+        kind, function = "pandas" if declared.pandas else "python", getattr(declared.func, "__qualname__", name)
+        source, digest = source_and_digest(name, declared.func, declared.version)
+    outputs = [output.name for output in shape.outputs] + ([keys_table.name] if keys_table else [])
+    return Definition(
+        step=name,
+        kind=kind,
+        function=function,
+        source=source,
+        digest=digest,
+        inputs=tuple((i.table, i.required, i.join_keys) for i in shape.inputs),
+        outputs=tuple(outputs),
+        keys=shape.keys,
+        version=declared.version,
+    )

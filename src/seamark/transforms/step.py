@@ -1,0 +1,317 @@
+"""A step as a person uses it: run it, in full or in part, and look at what waits and what failed."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from seamark.control import FailedKey, Lease, RunRecord
+from seamark.errors import AlreadyRunning, CommitConflict, LeaseHeld, PositionConflict, StagedFilesGone
+from seamark.tables.context import TableContext
+from seamark.tables.publish import writing
+from seamark.tables.read import TableSource, read_changes
+from seamark.transforms.begin import Makers, begin_chains
+from seamark.transforms.changelist import ChangeList, KeyFrames, Recipe
+from seamark.transforms.declare import RunConfig
+from seamark.transforms.fetch import read_interval
+from seamark.transforms.given import changed_rows, given_scope
+from seamark.transforms.keys import distinct, keys_of
+from seamark.transforms.partial import by_processed_keys, changed_idx, changed_idx_count, part_of_changes
+from seamark.transforms.planning import plan_step
+from seamark.transforms.report import StepPlan, StepReport
+from seamark.transforms.run import OnBatch, StepRun, Work
+from seamark.transforms.situation import Known, Situation, decide, look, watermark_to_come
+from seamark.transforms.spec import StepSpec
+from seamark.transforms.ways import by_changes, by_columns, covers_pins, no_keys, through_all_keys
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+log = logging.getLogger("seamark.run")
+
+# How often a run plans again when others committed first; a lease keeps a second run of the step away, so it is rare.
+MOST_CONFLICTS = 5
+
+
+def _silent(_report: StepReport, _left: int) -> None:
+    pass
+
+
+class Step:
+    """A step of a store."""
+
+    def __init__(self, context: TableContext, spec: StepSpec, makers: Callable[[], Makers], wait: float) -> None:
+        self._context = context
+        self.spec = spec
+        self._makers = makers
+        self._wait = wait
+
+    def __repr__(self) -> str:
+        reads, writes = ", ".join(self.spec.shape.sources), ", ".join(o.name for o in self.spec.shape.outputs)
+        return f"Step({self.name!r}: {reads} -> {writes})"
+
+    @property
+    def name(self) -> str:
+        """The step's name."""
+        return self.spec.name
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The tables that it reads, each once."""
+        return tuple(self.spec.shape.sources)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The tables that it writes."""
+        return tuple(output.name for output in self.spec.shape.outputs)
+
+    @property
+    def transform_keys(self) -> tuple[str, ...]:
+        """The columns by which it is computed."""
+        return self.spec.shape.keys
+
+    # --- running ------------------------------------------------------------------------------------------------------
+
+    def run_full(
+        self, config: RunConfig | None = None, *, known: Known | None = None, on_batch: OnBatch = _silent
+    ) -> StepReport:
+        """Bring the outputs up to the inputs, or as much of that as `config` allows, and report what was done.
+
+        Raises what stops it; a key that fails does not, unless `fail_fast` is set.
+        """
+        config = config or RunConfig()
+        situation = look(self._context, self.spec, known or Known.of(self._context))
+        if situation.is_settled and not watermark_to_come(self._context, situation):
+            return StepReport(self.name)
+        return self._run(config, "run", lambda run: self._settle(run, config), on_batch)
+
+    def run_changelist(self, changes: ChangeList, config: RunConfig | None = None) -> StepReport:
+        """Compute the keys that given changes of inputs lead to, changed or not. No position moves."""
+        config = config or RunConfig()
+
+        def work(run: StepRun) -> None:
+            situation = self._pinned(run, config)
+            for scope, keys in changed_rows(run, situation, changes):
+                run.do(situation, Work(scope, "changelist", keys=keys))
+
+        return self._run(config, "changelist", work)
+
+    def run_idx(self, keys: Any, config: RunConfig | None = None) -> StepReport:
+        """Compute the keys of a frame, changed or not. No position moves."""
+        config = config or RunConfig()
+
+        def work(run: StepRun) -> None:
+            scope, texts = given_scope(run, keys)
+            run.do(self._pinned(run, config), Work(scope, "keys", keys=texts))
+
+        return self._run(config, "keys", work)
+
+    def retry(self, config: RunConfig | None = None) -> StepReport:
+        """Compute all failed keys now, whether they are due or not."""
+        config = config or RunConfig()
+        if not self._context.control.index.failed_keys(self.name):
+            return StepReport(self.name)
+
+        def work(run: StepRun) -> None:
+            situation = self._pinned(run, config)
+            for columns, texts in by_columns(run, situation.failed).items():
+                scope, _ = given_scope(run, keys_of(texts, columns, run.shape.key_types))
+                run.do(situation, Work(scope, "retry", keys=tuple(texts)))
+
+        return self._run(config, "retry", work)
+
+    def give_up(self, keys: Any = None) -> int:
+        """Forget failed keys, all or those of a frame: they are tried again only when they change. Gives how many."""
+        failed = self._context.control.index.failed_keys(self.name)
+        given_up = {entry.key for entry in failed}
+        if keys is not None:
+            given_up &= set(self._texts(keys))
+        if not given_up:
+            return 0
+
+        def work(run: StepRun) -> None:
+            situation = self._pinned(run, RunConfig())
+            run.give_up(situation, given_up, Work(no_keys(run.shape), "give up"))
+
+        self._run(RunConfig(), "give up", work)
+        return len(given_up)
+
+    def _texts(self, keys: Any) -> list[str]:
+        from seamark.transforms.given import key_rows
+        from seamark.transforms.keys import key_texts
+
+        return key_texts(distinct(key_rows(self.spec.shape, keys)))
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def plan(self, known: Known | None = None) -> StepPlan:
+        """What a run would do now."""
+        return plan_step(self._context, look(self._context, self.spec, known or Known.of(self._context)))
+
+    def get_changed_idx(self) -> DataFrame:
+        """The keys that a run would take now, as a Spark frame."""
+        return changed_idx(self._context, look(self._context, self.spec, Known.of(self._context)))
+
+    def get_changed_idx_count(self) -> int:
+        """How many keys a run would take now."""
+        return changed_idx_count(self._context, look(self._context, self.spec, Known.of(self._context)))
+
+    def failures(self) -> pd.DataFrame:
+        """The keys that failed, as a pandas frame: key columns, error, attempts, process_ts, retry_after."""
+        failed = self._context.control.index.failed_keys(self.name)
+        columns = list(self.transform_keys)
+        rows = [self._failure(entry, columns) for entry in sorted(failed, key=lambda entry: entry.key)]
+        return pd.DataFrame(rows, columns=[*columns, "error", "attempts", "process_ts", "retry_after"])
+
+    def _failure(self, entry: FailedKey, columns: Sequence[str]) -> dict[str, Any]:
+        there = tuple(name for name in json.loads(entry.key) if name in columns)
+        key = keys_of([entry.key], there, self.spec.shape.key_types).to_pylist()[0] if there else {}
+        told = {"error": entry.error, "attempts": entry.attempts, "process_ts": _moment(entry.process_ts)}
+        due = None if entry.retry_after is None else _moment(entry.retry_after)
+        return {**key, **told, "retry_after": due}
+
+    # --- how a run goes -----------------------------------------------------------------------------------------------
+
+    def _settle(self, run: StepRun, config: RunConfig) -> None:
+        """Pin the inputs once, then do what waits until nothing does; what comes later waits for the next run."""
+        situation = self._pinned(run, config)
+        recompute = decide(situation, config.on_change or self.spec.options.on_change)
+        if config.is_partial:
+            part_of_changes(run, situation, config)
+            return
+        pins = situation.pins
+        while True:
+            if not self._next(run, situation, recompute=recompute):
+                return
+            recompute = False
+            situation = look(self._context, self.spec, Known.of(self._context), pins)
+
+    def _next(self, run: StepRun, situation: Situation, *, recompute: bool) -> bool:
+        """Do the next piece of what waits; False if nothing does."""
+        due = [entry for entry in situation.due if entry.key not in run.tried]
+        if recompute:
+            through_all_keys(run, situation.starting_over(), "recompute")
+        elif situation.unfinished is not None:
+            through_all_keys(run, situation, situation.unfinished_mode or "all keys")
+        elif situation.has_records and situation.all_keys_because() is not None:
+            through_all_keys(run, situation, "all keys")
+        elif situation.has_records and self.spec.options.algorithm == "v1":
+            by_processed_keys(run, situation, due)
+        elif situation.has_records or due:
+            by_changes(run, situation, due)
+        elif situation.older is not None or watermark_to_come(self._context, situation):
+            mode = "definition" if situation.older is not None else "watermark"
+            run.do(situation, Work(no_keys(run.shape), mode, covers=covers_pins(situation), completes=True))
+        else:
+            return False
+        return True
+
+    def _pinned(self, run: StepRun, config: RunConfig) -> Situation:
+        """The step with its inputs pinned; inputs that nobody has written to get an empty chain first."""
+        situation = look(self._context, self.spec, Known.of(self._context))
+        if situation.missing:
+            begin_chains(self._context, [self.spec.shape.sources[name] for name in situation.missing], self._makers())
+            situation = look(self._context, self.spec, Known.of(self._context))
+        decide(situation, config.on_change or self.spec.options.on_change)
+        return situation
+
+    def _run(
+        self, config: RunConfig, what: str, work: Callable[[StepRun], None], on_batch: OnBatch = _silent
+    ) -> StepReport:
+        """Do some work under the step's lease; planned again if others commit first; recorded also when it fails."""
+        context, report = self._context, StepReport(self.name, mode=what)
+        begun, started = time.monotonic(), context.clock.now().timestamp()
+        with self._leased() as lease, writing(context) as run_files:
+            try:
+                for attempt in range(1, MOST_CONFLICTS + 1):
+                    run = StepRun(
+                        context,
+                        self.spec,
+                        config,
+                        lease=lease,
+                        writing=run_files,
+                        report=report,
+                        started=started,
+                        on_batch=on_batch,
+                    )
+                    try:
+                        work(run)
+                        break
+                    except (CommitConflict, PositionConflict, StagedFilesGone):
+                        if attempt == MOST_CONFLICTS:
+                            raise
+                        log.info("step '%s' plans again: others committed first", self.name)
+                    finally:
+                        self._remember(run, report)
+            except BaseException as error:
+                self._record_failure(run_files.run_id, report, started, error)
+                raise
+        report.seconds = time.monotonic() - begun
+        if report.batches == 0:
+            report.mode = "settled"
+        return report
+
+    @contextmanager
+    def _leased(self) -> Iterator[Lease]:
+        name, leases = f"step:{self.name}", self._context.control.leases
+        holder = f"{socket.gethostname()}:{os.getpid()}"
+        try:
+            with leases.held(name, holder=holder, wait=self._wait) as lease:
+                yield lease
+        except LeaseHeld as error:
+            if f"'{name}'" not in error.message and name not in error.message:
+                raise
+            raise AlreadyRunning(
+                f"step '{self.name}' is already running: {leases.holder(name) or 'somebody'} holds its lease, and kept "
+                f"it for longer than {self._wait:g} s. Nothing was changed.",
+                hint="wait for the other run to end; after a crash its lease runs out by itself.",
+            ) from None
+
+    def _record_failure(self, run_id: str, report: StepReport, started: float, error: BaseException) -> None:
+        text = str(error) if isinstance(error, Exception) else type(error).__name__
+        self._context.control.record_run(
+            RunRecord(
+                run_id=run_id,
+                step=self.name,
+                mode=report.mode,
+                started=started,
+                ended=self._context.clock.now().timestamp(),
+                rows_in=report.rows_in,
+                rows_out=report.rows_out,
+                outcome="failed",
+                error=text[:4000],
+            )
+        )
+
+    def _remember(self, run: StepRun, report: StepReport) -> None:
+        """What the run changed, for whoever comes next: frames are made when somebody looks."""
+        frames: dict[str, Recipe] = {}
+        for output in self.spec.shape.outputs:
+            if output.name in run.added and run.added[output.name][0] != run.added[output.name][1]:
+                frames[output.name] = _changed_keys_of(output, *run.added[output.name])
+        offsets = {(self.name, table): moment for table, moment in run.offsets.items()}
+        report.changes = report.changes.extend(ChangeList(KeyFrames(frames), offsets))
+
+
+def _changed_keys_of(output: TableSource, after: int | None, upto: int | None) -> Recipe:
+    def make() -> Any:
+        key = list(output.schema.key)
+        blocks = output.context.control.index.slices(output.name, after=after, upto=upto)
+        found = read_interval(output, blocks, key)
+        if hasattr(found, "rows"):
+            return distinct(found.rows.select(key)).to_pandas()
+        return read_changes(output, after=after, upto=upto).select(*key).distinct()
+
+    return Recipe(make)
+
+
+def _moment(seconds: float) -> pd.Timestamp:
+    return pd.Timestamp(seconds, unit="s", tz="UTC")

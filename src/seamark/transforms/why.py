@@ -1,0 +1,144 @@
+"""Provenance: from a row to the block that made it, and on to the input records behind it, down to the roots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from seamark.errors import FrameMismatch, NoSuchRow
+from seamark.ledger import ExecuteTransform
+from seamark.tables.context import TableContext
+from seamark.tables.frames import CheckedFrame, LocalFrame, check_frame
+from seamark.tables.read import TableSource, choose_values
+from seamark.tables.schema import check_columns
+from seamark.transforms.fetch import OFFSET, read_for
+from seamark.transforms.gather import gather
+from seamark.transforms.history import checkpoint_of, definition_at, shape_then
+from seamark.transforms.scope import AllKeys, KeyValues, filter_rows
+from seamark.transforms.shape import Input, Shape
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where a row came from: the record that made it, its block, the step, and the input rows that it was made of.
+
+    `inputs` are provenances themselves, down to root records. `omitted` counts input rows that were not followed;
+    `definition` is the step's source as it was in force; `row` holds the row's values.
+    """
+
+    table: str
+    key: Mapping[str, Any]
+    offset: int
+    block: str
+    step: str | None = None
+    inputs: tuple[Provenance, ...] = ()
+    row: Mapping[str, Any] | None = None
+    omitted: int = 0
+    definition: str | None = None
+    mode: str | None = None
+
+    def walk(self) -> Iterator[Provenance]:
+        """This row and all rows behind it."""
+        yield self
+        for behind in self.inputs:
+            yield from behind.walk()
+
+
+def provenance(context: TableContext, source: TableSource, key: Mapping[str, Any], most: int) -> Provenance:
+    """The provenance of the row with a key as it stands, or `NoSuchRow`."""
+    wanted = _key_row(source, key)
+    head = context.control.index.head(source.name)
+    found = read_for(source, choose_values(source, wanted), head.last_offset if head else None, few=True)
+    rows = _rows(found, 1)
+    if not rows:
+        shown = ", ".join(f"{name}={value}" for name, value in key.items())
+        raise NoSuchRow(
+            f"table '{source.name}' has no row with {shown}.",
+            hint=f"`seamark show {source.name}` lists its rows; a row that was deleted has no provenance.",
+        )
+    return _behind(context, source, rows[0], most)
+
+
+def _key_row(source: TableSource, key: Mapping[str, Any]) -> pa.Table:
+    schema = source.schema
+    if not schema.key:
+        raise FrameMismatch(
+            f"table '{source.name}' is append-only: its records have no key to ask by.",
+            hint=f"`seamark log {source.name}` shows its blocks.",
+        )
+    check_columns(source.name, schema.key, list(key))
+    missing = [name for name in schema.key if name not in key]
+    if missing:
+        raise FrameMismatch(
+            f"the key of table '{source.name}' has more columns: {', '.join(missing)}.",
+            hint=f"give all of {', '.join(schema.key)}.",
+        )
+    checked = check_frame(source.name, schema, [dict(key)], only_key=True)
+    assert isinstance(checked, LocalFrame)
+    return checked.rows
+
+
+def _behind(context: TableContext, source: TableSource, row: Mapping[str, Any], most: int) -> Provenance:
+    """The provenance of a row that is at hand with its `_offset`."""
+    offset = row[OFFSET]
+    entry = context.control.index.slices(source.name, after=offset - 1, upto=offset)[0]
+    values = {name: value for name, value in row.items() if name != OFFSET}
+    key = {name: row[name] for name in source.schema.key} or values
+    event = context.files(source.name).block(entry.hash).event
+    checkpoint = checkpoint_of(context, source.name, entry)
+    definition = definition_at(context, source.name, entry.sequence)
+    if not isinstance(event, ExecuteTransform) or checkpoint is None or definition is None:
+        return Provenance(source.name, key, offset, entry.hash, row=values)
+    inputs: list[Provenance] = []
+    omitted = 0
+    for behind, rows, left in _input_rows(context, shape_then(context, definition), values, checkpoint.read, most):
+        inputs += [_behind(context, behind, one, most) for one in rows]
+        omitted += left
+    return Provenance(
+        table=source.name,
+        key=key,
+        offset=offset,
+        block=entry.hash,
+        step=definition.step,
+        inputs=tuple(inputs),
+        row=values,
+        omitted=omitted,
+        definition=definition.source,
+        mode=checkpoint.mode,
+    )
+
+
+def _input_rows(
+    context: TableContext, shape: Shape, row: Mapping[str, Any], read: Mapping[str, Any], most: int
+) -> Iterator[tuple[TableSource, list[dict[str, Any]], int]]:
+    """The rows of each input that a row was made of, at the positions that its commit read them, and how many more."""
+    positions = {table: at.offset for table, at in read.items()}
+    scope: AllKeys | KeyValues = AllKeys()
+    if shape.group:
+        arrays = [pa.array([row[name]], shape.key_types[name]) for name in shape.group]
+        scope = KeyValues(pa.Table.from_arrays(arrays, names=list(shape.group)))
+    gathered = gather(shape, scope, positions, {})
+    seen: set[tuple[str, int]] = set()
+    for source, frame in zip(shape.inputs, gathered.frames, strict=True):
+        rows = _of_the_key(shape, source, frame, row)
+        count = rows.rows.num_rows if isinstance(rows, LocalFrame) else rows.frame.count()
+        fresh = [one for one in _rows(rows, most) if (source.table, one[OFFSET]) not in seen]
+        seen.update((source.table, one[OFFSET]) for one in fresh)
+        yield source.source, fresh, max(0, count - most)
+
+
+def _of_the_key(shape: Shape, source: Input, rows: CheckedFrame, row: Mapping[str, Any]) -> CheckedFrame:
+    """Rows of an input that has more of the key than the group: those of this very key."""
+    part = source.part_of(shape.keys)
+    if source.is_reference or not isinstance(rows, LocalFrame) or set(part) <= set(shape.group):
+        return rows
+    arrays = [pa.array([row[name]], shape.key_types[name]) for name in part]
+    return LocalFrame(filter_rows(KeyValues(pa.Table.from_arrays(arrays, names=list(part))), rows.rows))
+
+
+def _rows(found: CheckedFrame, most: int) -> list[dict[str, Any]]:
+    table = found.rows.slice(0, most) if isinstance(found, LocalFrame) else found.frame.limit(most).toArrow()
+    return table.to_pylist()

@@ -1,0 +1,167 @@
+"""A blog with a step, written as small literal rows; and a recorder that says which keys a function was given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import seamark as sm
+
+Row = tuple[Any, ...]
+
+
+class JobCounter:
+    """How many Spark jobs a block started."""
+
+    def __init__(self, spark: Any) -> None:
+        self._context = spark.sparkContext
+
+    def __enter__(self) -> JobCounter:
+        self._before = self._newest()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.jobs = self._newest() - self._before - 1
+
+    def _newest(self) -> int:
+        """The number of a job started now: Spark numbers them one after another."""
+        self._context.setJobGroup(group := f"count {id(object())}", "count")
+        self._context.parallelize([1], 1).count()
+        (job,) = self._context.statusTracker().getJobIdsForGroup(group)
+        return job
+
+
+def frame_of(table: sm.Table, rows: Sequence[Row], *, only_key: bool = False) -> pa.Table:
+    """Literal rows as a frame with the table's columns, or its key columns."""
+    names = table.key if only_key else table.schema.names
+    columns = list(zip(*[row if isinstance(row, tuple) else (row,) for row in rows], strict=True)) or [()] * len(names)
+    types = [table.schema.column(name).type for name in names]
+    arrays = [pa.array(values, kind) for values, kind in zip(columns, types, strict=True)]
+    return pa.Table.from_arrays(arrays, names=list(names))
+
+
+def rows_of(table: sm.Table) -> list[Row]:
+    """The current rows, sorted."""
+    found = table.rows().toArrow().select(list(table.schema.names))
+    return sorted(
+        (tuple(row.values()) for row in found.to_pylist()), key=lambda row: [(v is not None, str(type(v)), v) for v in row]
+    )
+
+
+class Blog:
+    """The store of design 8.1: posts and profiles in, feed out, and the step between them."""
+
+    def __init__(self, store: sm.DataStore, calls: Path, **options: Any) -> None:
+        self.store = store
+        self.posts = store.table("posts", "post_id long, user_id long, content string", key="post_id")
+        self.profiles = store.table("profiles", "id long, name string", key="id")
+        self.feed = store.table("feed", "post_id long, line string", key="post_id")
+        self._calls = calls
+        reference = sm.JoinSpec(self.profiles, join_keys={"user_id": "id"})
+        store.transform(inputs=[self.posts, reference], outputs=[self.feed], **options)(self.function())
+
+    def function(self) -> Callable[..., Any]:
+        calls = self._calls
+
+        def process_posts(posts: Any, profiles: Any) -> Any:
+            keys = sorted(row.post_id for row in posts.select("post_id").collect())
+            with calls.open("a") as file:
+                file.write(" ".join(map(str, keys)) + "\n")
+            joined = posts.join(profiles, posts.user_id == profiles.id, "left")
+            return joined.selectExpr("post_id", "concat(coalesce(name, '?'), ': ', content) AS line")
+
+        return process_posts
+
+    def calls(self) -> list[list[int]]:
+        """The keys of each call of the function since this was last asked."""
+        if not self._calls.exists():
+            return []
+        told = [[int(word) for word in line.split()] for line in self._calls.read_text().splitlines()]
+        self._calls.unlink()
+        return told
+
+    def write_posts(self, *rows: Row) -> None:
+        self.posts.upsert(frame_of(self.posts, rows))
+
+    def write_profiles(self, *rows: Row) -> None:
+        self.profiles.upsert(frame_of(self.profiles, rows))
+
+    def delete_posts(self, *keys: int) -> None:
+        self.posts.delete(frame_of(self.posts, [(key,) for key in keys], only_key=True))
+
+    def delete_profiles(self, *keys: int) -> None:
+        self.profiles.delete(frame_of(self.profiles, [(key,) for key in keys], only_key=True))
+
+    def run(self, **options: Any) -> sm.StepReport:
+        report = self.store.run(**options)
+        step = report.steps["process_posts"]
+        if step.error is not None:
+            raise step.error
+        return step
+
+    @property
+    def step(self) -> sm.Step:
+        return self.store.step("process_posts")
+
+    def lines(self) -> list[Row]:
+        return rows_of(self.feed)
+
+    def oracle(self) -> list[Row]:
+        """What the function gives over all current rows."""
+        names = {key: name for key, name in rows_of(self.profiles)}
+        return sorted(
+            (post, None if content is None else f"{names.get(user) or '?'}: {content}")
+            for post, user, content in rows_of(self.posts)
+        )
+
+    def is_settled(self) -> bool:
+        """Whether a further run does nothing, and the output is right."""
+        head = self.feed.head
+        report = self.store.run()
+        return not report.did_something and self.feed.head == head and self.lines() == self.oracle()
+
+
+@pytest.fixture
+def open_store(tmp_path: Path, spark: Any, clock: Any) -> Iterator[Callable[..., sm.DataStore]]:
+    """Opens the store of this test; called again, as another process would open it."""
+    opened = []
+
+    def open_it(**options: Any) -> sm.DataStore:
+        url = f"sqlite:///{tmp_path / 'control.db'}"
+        opened.append(sm.DataStore(url, tmp_path / "warehouse", **{"spark": spark, "clock": clock, **options}))
+        return opened[-1]
+
+    yield open_it
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def ds(open_store: Callable[..., sm.DataStore]) -> sm.DataStore:
+    return open_store()
+
+
+@pytest.fixture
+def make_blog(open_store: Callable[..., sm.DataStore], tmp_path: Path) -> Callable[..., Blog]:
+    """The blog of this test with other options of its step; called again, as another process would open it."""
+    return lambda **options: Blog(open_store(), tmp_path / "calls", **options)
+
+
+@pytest.fixture
+def blog(make_blog: Callable[..., Blog]) -> Blog:
+    return make_blog()
+
+
+@pytest.fixture
+def count_jobs(spark: Any) -> Callable[[], JobCounter]:
+    return lambda: JobCounter(spark)
+
+
+def pandas_of(table: sm.Table) -> pd.DataFrame:
+    """The current rows as a pandas frame."""
+    return table.rows().toPandas()
