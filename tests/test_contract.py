@@ -25,6 +25,41 @@ SIGNATURES = {
     "Table.get_data": ["self", "idx"],
     "Table.changes": ["self", "after", "upto"],
     "Table.fold": ["self"],
+    "JoinSpec": ["table", "join_keys"],
+    "ComputeInput": ["dt", "join_type", "join_keys"],
+    "BatchTransform": [
+        "func",
+        "inputs",
+        "outputs",
+        "name",
+        "transform_keys",
+        "batch_rows",
+        "batch_keys",
+        "commit",
+        "fail_fast",
+        "max_failed_keys",
+        "track_keys",
+        "algorithm",
+        "on_change",
+        "version",
+        "pandas",
+    ],
+    "RunConfig": ["filters", "limit", "fail_fast"],
+    "ChangeList": ["changes", "offsets"],
+    "ChangeList.extend": ["self", "other"],
+    "DataStore.transform": ["self", "inputs", "outputs", "options"],
+    "DataStore.add": ["self", "step"],
+    "DataStore.step": ["self", "name"],
+    "DataStore.run": ["self", "steps"],
+    "DataStore.run_changelist": ["self", "changes"],
+    "DataStore.why": ["self", "table", "key"],
+    "Step.run_full": ["self", "config"],
+    "Step.run_changelist": ["self", "changes"],
+    "Step.run_idx": ["self", "keys"],
+    "Step.get_changed_idx": ["self"],
+    "Step.get_changed_idx_count": ["self"],
+    "Step.failures": ["self"],
+    "Step.retry": ["self"],
     "spark_session": [],
     "ledger.encode": ["block"],
     "ledger.decode": [],
@@ -69,6 +104,7 @@ FIELDS = {
         "retracted",
     ],
     sm.VerifyReport: ["blocks", "findings"],
+    sm.Provenance: ["table", "key", "offset", "block", "step", "inputs"],
     sm.Finding: ["table", "block", "kind", "expected", "found", "message"],
 }
 
@@ -95,6 +131,56 @@ def test_the_contract_is_kept(path):
 @pytest.mark.parametrize("kind", FIELDS, ids=lambda kind: kind.__name__)
 def test_what_comes_back_has_its_fields(kind):
     assert list(kind.__dataclass_fields__)[: len(FIELDS[kind])] == FIELDS[kind]
+
+
+# what runs give: these names, in whatever order
+TOLD = {
+    sm.RunReport: ["ok", "seconds", "steps", "feeds", "sinks"],
+    sm.StepReport: [
+        *("ok", "keys", "batches", "rows_in", "appended", "corrected", "retracted"),
+        *("failed", "seconds", "error", "changes"),
+    ],
+    sm.VerifyReport: ["ok"],
+    sm.DataStore: ["offset_table"],
+}
+OFFSET_TABLE = {
+    "get_offsets_for_transformation": [("process_posts",)],
+    "get_record_offsets": [("process_posts",)],
+    "update_offsets_bulk": [({("process_posts", "posts"): 1702345678.123},)],
+    "reset_offset": [("process_posts", "posts"), ("process_posts",)],
+    "initialize_offsets_from_transform_meta": [("process_posts", ["posts", "profiles"])],
+    "get_statistics": [()],
+}
+
+
+@pytest.mark.scenario("C33")
+@pytest.mark.scenario("X85")
+@pytest.mark.parametrize("kind", TOLD, ids=lambda kind: kind.__name__)
+def test_what_runs_tell_has_its_names(kind):
+    known = {*dir(kind), *getattr(kind, "__dataclass_fields__", {})}
+    assert [name for name in TOLD[kind] if name not in known] == []
+
+
+@pytest.mark.scenario("C33")
+@pytest.mark.parametrize("name", OFFSET_TABLE)
+def test_the_offset_table_can_be_asked_as_the_contract_has_it(name, tmp_path):
+    with sm.DataStore(f"sqlite:///{tmp_path}/control.db", tmp_path / "warehouse") as ds:
+        signature = inspect.signature(getattr(ds.offset_table, name))
+    for arguments in OFFSET_TABLE[name]:
+        signature.bind(*arguments)
+
+
+@pytest.mark.scenario("C33")
+@pytest.mark.scenario("X85")
+def test_what_is_not_given_has_the_value_of_the_contract():
+    assert (sm.JoinSpec("posts").join_keys, sm.ComputeInput("posts").join_keys) == (None, None)
+    assert sm.ComputeInput("posts").join_type == "full"
+    assert (dict(sm.RunConfig().filters), sm.RunConfig().limit) == ({}, None)
+    assert (dict(sm.ChangeList().changes), sm.ChangeList().offsets) == ({}, {})
+    step = sm.BatchTransform(len, ["posts"], ["feed"])
+    assert (step.commit, step.algorithm, step.on_change) == ("batch", "v2", "ask")
+    assert (step.fail_fast, step.track_keys, step.pandas, step.version) == (False, False, False, None)
+    assert step.max_failed_keys == 1_000
 
 
 @pytest.mark.scenario("C33")

@@ -19,6 +19,11 @@ def test_the_blog_tells_its_story(tmp_path: Path) -> None:
     assert told.stderr == ""
     assert "posts: 1 new, 1 corrected → records 6–8" in told.stdout
     assert "nothing differs: no block written" in told.stdout
-    assert "11 blocks, 0 findings" in told.stdout
+    assert "process_posts (all keys): 6 keys → 6 new" in told.stdout
+    assert "process_posts: nothing to do" in told.stdout
+    assert "process_posts (changes): 2 keys → 2 corrected" in told.stdout
+    assert "│ 2    │ Captain Bob: Fog until one o'clock" in told.stdout
+    assert "└── profiles id=200: Captain Bob" in told.stdout
+    assert "blocks, 0 findings, 2 blocks of the feed computed again" in told.stdout
     assert "physical hash in block" in told.stdout
     assert "put back: ✔ ok" in told.stdout

@@ -1,4 +1,4 @@
-"""The tour: load, change, look at rows, changes and the chain, and prove that nothing was touched."""
+"""The tour: load, change, look; run a step, change one profile, run again; ask why, and prove all of it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 from rich.console import Console
 from rich.table import Table as Grid
+from rich.tree import Tree
 
 import seamark as sm
 
@@ -21,7 +22,7 @@ COLOURS = {sm.Op.APPEND: "green", sm.Op.RETRACT: "red", sm.Op.CORRECT_FROM: "yel
 def main() -> None:
     os.chdir(HERE)
     shutil.rmtree(".seamark", ignore_errors=True)
-    from pipeline import clicks, ds, posts, profiles
+    from pipeline import clicks, ds, feed, posts, profiles
 
     chapter("Load two files", "The first write of each table needs no Spark: it takes a moment.")
     begun = time.perf_counter()
@@ -59,10 +60,22 @@ def main() -> None:
     chapter("The chain", "Every block names its predecessor's hash; `seamark log posts` shows the same.")
     show_chain(ds, "posts")
 
-    chapter("Proof", "Every byte of every table is read again and compared with the chain.")
+    chapter("Run the step", "The feed is made of posts and profiles: all of it in the first run, and then nothing.")
+    tell_run(ds.run())
+    tell_run(ds.run())
+
+    chapter("One profile changes", "Exactly the posts of this profile are computed again.")
+    tell(profiles.upsert(pd.DataFrame({"id": [200], "name": ["Captain Bob"]})))
+    tell_run(ds.run())
+    show_feed(feed)
+
+    chapter("Why does line 2 read so?", "The records behind a row; `seamark why feed post_id=2` shows the same.")
+    show_origin(ds.why("feed", {"post_id": 2}))
+
+    chapter("Proof", "Every byte is read again and compared with the chain, and the feed is computed once more.")
     prove(ds, posts)
 
-    console.print("\n[bold]Look around yourself:[/]  cd examples/blog && ../../.venv/bin/seamark ls\n")
+    console.print("\n[bold]Look around yourself:[/]  cd examples/blog && ../../.venv/bin/seamark status\n")
 
 
 def chapter(title: str, text: str = "") -> None:
@@ -79,6 +92,35 @@ def tell(commit: sm.Commit | None) -> None:
     told = ", ".join(part for part in parts if not part.startswith("0 "))
     offsets = f"records {commit.first_offset}–{commit.last_offset}"
     console.print(f"  [bold]{commit.table}[/]: {told} → {offsets}, block {commit.block_hashes[-1][-8:]}")
+
+
+def tell_run(report: sm.RunReport) -> None:
+    for name, step in report.steps.items():
+        if not step.did_something:
+            console.print(f"  [bold]{name}[/]: [dim]nothing to do[/]")
+            continue
+        parts = [f"{step.appended} new", f"{step.corrected} corrected", f"{step.retracted} retracted"]
+        told = ", ".join(part for part in parts if not part.startswith("0 "))
+        console.print(f"  [bold]{name}[/] ({step.mode}): {step.keys} keys → {told}  [dim]{step.seconds:.1f} s[/]")
+
+
+def show_feed(table: sm.Table) -> None:
+    grid = Grid("post", "line")
+    for row in table.rows().orderBy("post_id").collect():
+        grid.add_row(str(row.post_id), row.line)
+    console.print(grid)
+
+
+def show_origin(row: sm.Provenance, tree: Tree | None = None) -> None:
+    key = ", ".join(f"{name}={value}" for name, value in row.key.items())
+    values = ", ".join(str(value) for name, value in (row.row or {}).items() if name not in row.key)
+    by = f", by {row.step}" if row.step else ""
+    told = f"[bold]{row.table}[/] {key}: {values}  [dim]record {row.offset}{by}[/]"
+    branch = tree.add(told) if tree else Tree(told, guide_style="dim")
+    for behind in row.inputs:
+        show_origin(behind, branch)
+    if tree is None:
+        console.print(branch)
 
 
 def show_changes(table: sm.Table) -> None:
@@ -110,8 +152,11 @@ def show_chain(ds: sm.DataStore, table: str) -> None:
 
 
 def prove(ds: sm.DataStore, table: sm.Table) -> None:
-    report = ds.verify()
-    console.print(f"  [green]✔[/] {report.blocks} blocks, {len(report.findings)} findings")
+    report = ds.verify(replay=True)
+    told = (
+        f"{report.blocks} blocks, {len(report.findings)} findings, {report.replayed} blocks of the feed computed again"
+    )
+    console.print(f"  [green]✔[/] {told}")
     slice_ = next((ds.warehouse / table.name / "data").iterdir())
     kept = slice_.read_bytes()
     console.print("  Now one bit of one slice is flipped …")

@@ -14,6 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from seamark.control import Control, RunTotals
 from seamark.errors import MetricsUnavailable, SeamarkError
+from seamark.transforms.observe import batch_observers
 from seamark.transforms.offsets import OffsetStatistics, OffsetTable
 
 log = logging.getLogger(__name__)
@@ -28,6 +29,13 @@ BATCH_SECONDS = Histogram(
     buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800),
     registry=None,  # every text has a registry of its own, so that two stores in one process do not meet
 )
+
+
+def _observe(step: str, seconds: float) -> None:
+    BATCH_SECONDS.labels(step).observe(seconds)
+
+
+batch_observers.append(_observe)
 
 
 class Measured(Protocol):

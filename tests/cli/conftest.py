@@ -1,12 +1,14 @@
-"""A small project to run verbs on. Nothing here starts Spark: first writes and appends of local frames need none."""
+"""Small projects to run verbs on: one that needs no Spark, and a blog with a step that has run once."""
 
 import json
 import logging
 import os
 import pty
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +40,24 @@ ds = sm.DataStore()
 posts    = ds.table("posts",    "post_id long, user_id long, content string", key="post_id")
 profiles = ds.table("profiles", "id long, name string",                       key="id")
 clicks   = ds.table("clicks",   "url string, at timestamp", event_time="at")
+"""
+
+
+BLOG = """\
+import seamark as sm
+
+ds = sm.DataStore()
+
+posts    = ds.table("posts",    "post_id long, user_id long, content string", key="post_id")
+profiles = ds.table("profiles", "id long, name string",                       key="id")
+feed     = ds.table("feed",     "post_id long, line string",                  key="post_id")
+
+
+@ds.transform(inputs=[posts, sm.JoinSpec(profiles, join_keys={"user_id": "id"})], outputs=[feed])
+def process_posts(posts, profiles):
+    joined = posts.join(profiles, posts.user_id == profiles.id, "left")
+    line = "if(content = 'boom', raise_error('no way'), concat(name, ': ', content)) AS line"
+    return joined.selectExpr("post_id", line)
 """
 
 
@@ -83,6 +103,43 @@ def project(empty_project: Path) -> Path:
     return empty_project
 
 
+@pytest.fixture(scope="session")
+def blog_as_it_ran(tmp_path_factory: pytest.TempPathFactory, spark: object) -> Path:
+    """The blog after its first run; not to be touched: `blog` is a copy."""
+    folder = tmp_path_factory.mktemp("cli") / "blog"
+    folder.mkdir()
+    (folder / "seamark.toml").write_text(TOML)
+    (folder / "pipeline.py").write_text(BLOG)
+    write(folder, "posts", (1, 100, "hello"), (2, 200, "hi"), (3, 100, "again"))
+    write(folder, "profiles", (100, "Alice"), (200, "Bob"))
+    with surroundings_kept():
+        assert seamark.cli.run(["run", "--json", "--project", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture
+def blog(blog_as_it_ran: Path, tmp_path: Path) -> Path:
+    """The blog of design 8.1, three posts of two people, settled."""
+    return Path(shutil.copytree(blog_as_it_ran, tmp_path / "blog"))
+
+
+@pytest.fixture(name="write")
+def write_fixture(spark: object) -> Callable[..., None]:
+    """Writes rows to a table of a project, as another program would."""
+    return write
+
+
+def write(folder: Path, name: str, *rows: tuple[object, ...]) -> None:
+    schemas = {
+        "posts": ("post_id long, user_id long, content string", "post_id"),
+        "profiles": ("id long, name string", "id"),
+    }
+    with open_store(folder) as store:
+        table = store.table(name, *schemas[name])
+        columns = zip(*rows, strict=True)
+        table.upsert(pa.table([pa.array(list(values)) for values in columns], names=list(table.schema.names)))
+
+
 def open_store(folder: Path) -> DataStore:
     return DataStore(f"sqlite:///{folder / 'seamark.db'}", folder / "warehouse")
 
@@ -107,9 +164,8 @@ def derive_feed(store: DataStore) -> None:
 
 
 @pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., Told]]:
+def call(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., Told]]:
     """Runs a command line in this process, in a folder, and gives what it answered."""
-    before = (dict(os.environ), list(sys.path), dict(sys.modules), os.getcwd(), _logging_of())
 
     def run(*arguments: str, folder: Path | None = None) -> Told:
         if folder is not None:
@@ -119,7 +175,15 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
         told = capsys.readouterr()
         return Told(code, told.out, told.err)
 
-    yield run
+    with surroundings_kept():
+        yield run
+
+
+@contextmanager
+def surroundings_kept() -> Iterator[None]:
+    """Puts back what command lines in this process leave behind."""
+    before = (dict(os.environ), list(sys.path), dict(sys.modules), os.getcwd(), _logging_of())
+    yield
     environment, path, modules, folder, (handlers, level, propagate) = before
     os.chdir(folder)
     os.environ.clear()

@@ -28,7 +28,8 @@ def test_verify_a_clean_project(call, project):
     assert (told.code, told.out) == (0, "✓ 11 blocks of 3 tables: everything is as it was committed\n")
 
     one = call("verify", "posts", "--json")
-    assert (one.code, one.document) == (0, {"ok": True, "tables": ["posts"], "blocks": 3, "findings": []})
+    expected = {"ok": True, "tables": ["posts"], "blocks": 3, "replayed": None, "not_replayable": None, "findings": []}
+    assert (one.code, one.document) == (0, expected)
     assert call("verify", "profiles", "--json").document["blocks"] == 0
 
 

@@ -1,11 +1,11 @@
 """`seamark init`: a project that runs at once."""
 
-import runpy
+import subprocess
 import sys
 
 import pytest
 
-FILES = [".gitignore", "data/posts.csv", "data/profiles.csv", "pipeline.py", "seamark.toml"]
+FILES = [".gitignore", "data/posts.csv", "data/profiles.csv", "load.py", "pipeline.py", "seamark.toml"]
 
 
 def files_of(folder):
@@ -19,10 +19,12 @@ def test_init_makes_a_project_and_says_what_to_do_next(call, tmp_path):
     assert told.code == 0
     assert files_of(tmp_path / "demo") == FILES
     assert "cd demo" in told.out
-    assert "python pipeline.py" in told.out
+    assert "python load.py" in told.out
+    assert "seamark run" in told.out
 
     listed = call("ls", "--json", folder=tmp_path / "demo").document
-    assert [table["name"] for table in listed["tables"]] == ["posts", "profiles"]
+    assert [table["name"] for table in listed["tables"]] == ["feed", "posts", "profiles"]
+    assert [step["name"] for step in listed["steps"]] == ["process_posts"]
 
 
 @pytest.mark.scenario("C1")
@@ -48,25 +50,26 @@ def test_init_into_a_file_is_refused(call, tmp_path):
 
 
 @pytest.mark.scenario("C1")
-def test_the_new_project_runs_at_once_from_any_folder(call, tmp_path, spark, capsys):
+def test_the_new_project_runs_at_once_from_any_folder(call, tmp_path, spark):
     call("init", "demo", folder=tmp_path)
     demo = tmp_path / "demo"
+    empty = call("run", folder=demo)
+    assert (empty.code, empty.out) == (0, "Nothing to do: posts, profiles have no records yet.\n")
 
-    runpy.run_path(str(demo / "pipeline.py"), run_name="__main__")
-    said = capsys.readouterr().out
-    assert "posts: +5 ~0 -0" in said
-    assert "Good morning from the harbour" in said
-    assert "6 blocks verified, 0 findings" in said
-    assert files_of(tmp_path) == files_of(tmp_path)
+    assert "posts: +5 ~0 -0, block 2\nprofiles: +3 ~0 -0" in load(demo, tmp_path)
+    assert "posts: nothing differs" in load(demo, tmp_path)
     assert not (tmp_path / "seamark.db").exists()
 
-    posts = demo / "data" / "posts.csv"
-    posts.write_text(posts.read_text().replace("Good morning", "Good evening"))
-    runpy.run_path(str(demo / "pipeline.py"), run_name="__main__")
-    said = capsys.readouterr().out
-    assert "posts: +0 ~1 -0" in said
-    assert "profiles: nothing differs" in said
+    told = call("run", folder=demo)
+    assert told.code == 0
+    assert told.out.splitlines()[-1].split()[:7] == ["✓", "process_posts", "all", "keys", "5", "1", "8"]
+    rows = call("show", "feed", "--json").document["rows"]
+    assert rows[0] == {"post_id": 1, "line": "Alice: Good morning from the harbour"}
+    for verb in (["run"], ["why", "feed", "post_id=1"], ["verify", "--replay"]):
+        assert call(*verb).code == 0
 
-    for verb in (["ls"], ["status"], ["show", "posts"], ["verify"]):
-        assert call(*verb, folder=demo).code == 0
-    sys.modules.pop("pipeline", None)
+
+def load(demo, folder):
+    told = subprocess.run([sys.executable, demo / "load.py"], cwd=folder, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stderr
+    return told.stdout

@@ -114,7 +114,48 @@ def test_a_block_and_rows_have_the_documented_shape(call, project, spark):
     assert_same_shape("fold", call("fold", "--json").document)
 
 
+STEP_CALLS = [
+    ("ls", ["ls"], 0),
+    ("plan", ["plan"], 0),
+    ("status", ["status"], 0),
+    ("run", ["run"], 1),
+    ("log STEP", ["log", "process_posts"], 0),
+    ("status", ["status"], 0),
+    ("plan", ["plan"], 0),
+    ("retry", ["retry", "process_posts"], 1),
+    ("retry --give-up", ["retry", "process_posts", "--give-up"], 0),
+    ("retry", ["retry", "process_posts"], 0),
+    ("why", ["why", "feed", "post_id=2"], 0),
+    ("verify", ["verify", "--replay"], 0),
+    ("reset", ["reset", "process_posts", "--yes"], 0),
+    ("status", ["status"], 0),
+]
+
+
+@pytest.mark.scenario("C31")
+def test_the_verbs_of_steps_have_the_documented_shapes(call, blog, write):
+    write(blog, "posts", (1, 100, "boom"), (2, 200, "hi!"))
+    for title, words, code in STEP_CALLS:
+        told = call(*words, "--json", folder=blog)
+        assert told.code == code, told.err
+        assert_same_shape(title, told.document)
+
+    file = blog / "pipeline.py"
+    file.write_text(file.read_text().replace("': '", "' says '"))
+    refused = call("run", "--json")
+    assert refused.code == 1
+    assert_same_shape("run", refused.document)
+    assert_same_shape("plan", call("plan", "--json").document)
+
+
 FAILURES = [
+    (["plan", "nope"], 2),
+    (["run", "nope"], 2),
+    (["retry", "nope"], 2),
+    (["reset", "nope"], 2),
+    (["why", "psots", "post_id=1"], 2),
+    (["why", "posts", "post_id=99"], 1),
+    (["status", "--watch"], 2),
     (["init", "."], 2),
     (["ls", "extra"], 2),
     (["status", "--nope"], 2),
@@ -132,7 +173,7 @@ FAILURES = [
 
 @pytest.mark.scenario("C31")
 @pytest.mark.parametrize(("arguments", "code"), FAILURES, ids=lambda value: str(value))
-def test_a_failure_has_the_documented_shape(call, project, arguments, code):
+def test_a_failure_has_the_documented_shape(call, project, spark, arguments, code):
     for words in ([*arguments, "--json"], ["--json", *arguments]):
         told = call(*words, folder=project)
         assert told.code == code
@@ -140,7 +181,7 @@ def test_a_failure_has_the_documented_shape(call, project, arguments, code):
 
 
 @pytest.mark.scenario("C31")
-@pytest.mark.parametrize("verb", ["ls", "status", "log posts", "show posts", "verify", "fold", "gc"])
+@pytest.mark.parametrize("verb", ["ls", "status", "log posts", "show posts", "verify", "fold", "gc", "plan", "run"])
 def test_a_failure_of_the_project_has_the_documented_shape(call, project, verb):
     (project / "seamark.db").write_bytes(b"this is not a database, whatever its name says" * 100)
     told = call(*verb.split(), "--json", folder=project)

@@ -9,8 +9,16 @@ import pytest
 
 import seamark
 
-VERBS = ["init", "ls", "status", "log", "show", "verify", "fold", "gc", "doctor"]
-IN_A_PROJECT = [["ls"], ["status"], ["log", "posts"], ["show", "posts"], ["verify"], ["fold"], ["gc"], ["doctor"]]
+VERBS = [
+    *("init", "plan", "run", "retry", "reset"),
+    *("ls", "log", "show", "status", "why"),
+    *("verify", "fold", "gc", "doctor"),
+]
+IN_A_PROJECT = [
+    *(["plan"], ["run"], ["retry", "process_posts"], ["reset", "process_posts"]),
+    *(["ls"], ["log", "posts"], ["show", "posts"], ["status"], ["why", "feed", "post_id=1"]),
+    *(["verify"], ["fold"], ["gc"], ["doctor"]),
+]
 
 
 # --- the project ------------------------------------------------------------------------------------------------------
@@ -185,7 +193,7 @@ def test_help_is_quick_and_the_module_is_the_command_too(tmp_path):
         (["ls", "--jsno"], ["`seamark ls` has no option '--jsno'", "did you mean '--json'"]),
         (["log", "posts", "--limt", "3"], ["has no option '--limt'", "did you mean '--limit'"]),
         (["--jsn", "ls"], ["has no option '--jsn'", "did you mean '--json'"]),
-        (["log"], ["Missing argument 'TABLE'", "`seamark log --help`"]),
+        (["log"], ["Missing argument 'TABLE|STEP'", "`seamark log --help`"]),
         (["log", "posts", "--limit", "many"], ["--limit", "integer"]),
         (["log", "posts", "--limit", "0"], ["--limit", "greater than or equal to 1"]),
         (["log", "posts", "--events", "shcema"], ["there is no kind of event 'shcema'", "did you mean 'schema'"]),
@@ -196,6 +204,8 @@ def test_help_is_quick_and_the_module_is_the_command_too(tmp_path):
         (["show", "psots"], ["there is no table 'psots'"]),
         (["show", "../posts"], ["there is no table '../posts'"]),
         (["verify", "psots"], ["there is no table 'psots'"]),
+        (["why", "psots", "post_id=1"], ["there is no table 'psots'"]),
+        (["run", "process"], ["there is no step 'process'", "Steps: none"]),
         (["fold", "posts", "psots"], ["there is no table 'psots'"]),
     ],
 )
@@ -261,7 +271,7 @@ def test_an_error_that_nobody_foresaw_is_told_in_a_line(call, project, monkeypat
     def broken(*_arguments, **_options):
         raise KeyError("lost")
 
-    monkeypatch.setattr("seamark.cli.facts.tables.list_tables", broken)
+    monkeypatch.setattr("seamark.cli.facts.project.list_project", broken)
     told = call("ls", folder=project)
     assert told.code == 1
     assert "unexpected KeyError: 'lost'" in told.err
@@ -274,7 +284,7 @@ def test_control_c_is_a_short_line(call, project, monkeypatch):
     def interrupted(*_arguments, **_options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("seamark.cli.facts.tables.list_tables", interrupted)
+    monkeypatch.setattr("seamark.cli.facts.project.list_project", interrupted)
     told = call("ls", folder=project)
     assert told.code == 1
     assert told.err.startswith("Error: interrupted.")

@@ -49,7 +49,8 @@ def rows_of(table: sm.Table) -> list[Row]:
     """The current rows, sorted."""
     found = table.rows().toArrow().select(list(table.schema.names))
     return sorted(
-        (tuple(row.values()) for row in found.to_pylist()), key=lambda row: [(v is not None, str(type(v)), v) for v in row]
+        (tuple(row.values()) for row in found.to_pylist()),
+        key=lambda row: [(v is not None, str(type(v)), v) for v in row],
     )
 
 
@@ -62,6 +63,8 @@ class Blog:
         self.profiles = store.table("profiles", "id long, name string", key="id")
         self.feed = store.table("feed", "post_id long, line string", key="post_id")
         self._calls = calls
+        self.broken: set[int] = set()  # posts that the function fails on
+        self.meanwhile: Callable[[], Any] | None = None  # what happens, once, while the function computes
         reference = sm.JoinSpec(self.profiles, join_keys={"user_id": "id"})
         store.transform(inputs=[self.posts, reference], outputs=[self.feed], **options)(self.function())
 
@@ -72,6 +75,11 @@ class Blog:
             keys = sorted(row.post_id for row in posts.select("post_id").collect())
             with calls.open("a") as file:
                 file.write(" ".join(map(str, keys)) + "\n")
+            meanwhile, self.meanwhile = self.meanwhile, None
+            if meanwhile is not None:
+                meanwhile()
+            if wrong := self.broken & set(keys):
+                raise ValueError(f"post {min(wrong)} is broken")
             joined = posts.join(profiles, posts.user_id == profiles.id, "left")
             return joined.selectExpr("post_id", "concat(coalesce(name, '?'), ': ', content) AS line")
 
@@ -113,7 +121,7 @@ class Blog:
 
     def oracle(self) -> list[Row]:
         """What the function gives over all current rows."""
-        names = {key: name for key, name in rows_of(self.profiles)}
+        names = dict(rows_of(self.profiles))
         return sorted(
             (post, None if content is None else f"{names.get(user) or '?'}: {content}")
             for post, user, content in rows_of(self.posts)
@@ -160,6 +168,18 @@ def blog(make_blog: Callable[..., Blog]) -> Blog:
 @pytest.fixture
 def count_jobs(spark: Any) -> Callable[[], JobCounter]:
     return lambda: JobCounter(spark)
+
+
+@pytest.fixture
+def rows() -> Callable[[sm.Table], list[Row]]:
+    """The current rows of a table, sorted."""
+    return rows_of
+
+
+@pytest.fixture
+def frame() -> Callable[..., pa.Table]:
+    """Literal rows as a frame for a table: `frame(posts, [(1, 100, "hello")])`."""
+    return frame_of
 
 
 def pandas_of(table: sm.Table) -> pd.DataFrame:

@@ -69,7 +69,7 @@ def run(arguments: Sequence[str]) -> int:
     # The two that decide how an error is told are looked for before anything else can go wrong.
     is_json, debug = "--json" in flags, "--debug" in flags
     with clean_stdout(is_json) as stdout:
-        output = Output(json=is_json, stdout=stdout)
+        output = Output(json=is_json, stdout=stdout, debug=debug)
         try:
             return _invoke(list(arguments), output)
         except Exception as error:

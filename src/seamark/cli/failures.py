@@ -6,11 +6,11 @@ import re
 import traceback
 from dataclasses import dataclass
 
-from seamark.errors import ConfigError, NotACommit, SeamarkError, UnknownColumn, UnknownTable, UsedWrongly
+from seamark.errors import ConfigError, NotACommit, SeamarkError, UnknownColumn, UnknownStep, UnknownTable, UsedWrongly
 
 FAILED, USED_WRONGLY = 1, 2
 
-_WRONG_USE = (ConfigError, UsedWrongly, UnknownTable, UnknownColumn, NotACommit)
+_WRONG_USE = (ConfigError, UsedWrongly, UnknownTable, UnknownStep, UnknownColumn, NotACommit)
 
 
 class PipelineRaised(Exception):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json as json_text
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seamark.cli.failures import without_secrets
@@ -55,3 +58,26 @@ def set_up_logging(config: Config, *, json: bool, verbose: bool) -> None:
     handler.setFormatter(JsonLines() if as_json else TextLines())
     logger.handlers = [handler]
     logger.propagate = False
+    logging.getLogger().addFilter(_is_not_from_py4j)  # once, however often it is called
+
+
+def _is_not_from_py4j(record: logging.LogRecord) -> bool:
+    """Py4J logs a stack trace when Ctrl-C breaks a call to Spark's JVM; what became of the call is told as an error."""
+    return "py4j" not in Path(record.pathname).parts
+
+
+@contextmanager
+def without_stopped_steps() -> Iterator[None]:
+    """While this lasts, people do not see the log lines on steps that could not run: the command tells of them."""
+    handlers = [each for each in logging.getLogger("seamark").handlers if not isinstance(each.formatter, JsonLines)]
+    for handler in handlers:
+        handler.addFilter(_tells_no_stopped_step)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(_tells_no_stopped_step)
+
+
+def _tells_no_stopped_step(record: logging.LogRecord) -> bool:
+    return "stopped_by" not in getattr(record, "seamark", {})

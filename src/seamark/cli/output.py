@@ -5,14 +5,15 @@ from __future__ import annotations
 import json as json_text
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from typing import TYPE_CHECKING, TextIO, TypeAlias, TypeVar
 
 from rich.console import Console
 from rich.text import Text
 
-from seamark.cli.failures import Failure
+from seamark.cli.failures import Failure, failure_of
 from seamark.cli.plain import plain
 
 if TYPE_CHECKING:
@@ -28,8 +29,9 @@ _NO_LIMIT = 100_000  # in a pipe or a file nothing is cut
 class Output:
     """The two streams of a call."""
 
-    def __init__(self, *, json: bool, stdout: TextIO) -> None:
+    def __init__(self, *, json: bool, stdout: TextIO, debug: bool = False) -> None:
         self.json = json
+        self._debug = debug
         self._stdout = stdout
         self._people = _console(stdout)
         self._errors = _console(sys.stderr)
@@ -42,6 +44,26 @@ class Output:
             return
         for part in render(facts):
             self._people.print(part, soft_wrap=isinstance(part, str))
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether a person looks at the result as it comes."""
+        return self._people.is_terminal
+
+    def text(self, text: str) -> None:
+        """Print a text as it is, for programs that are not ours."""
+        self._stdout.write(text)
+        self._stdout.flush()
+
+    def again_and_again(self, look: Callable[[], Sequence[RenderableType]], seconds: float) -> None:
+        """Draw on the terminal what `look` finds, anew after so many seconds, until Ctrl-C."""
+        from rich.console import Group
+        from rich.live import Live
+
+        with Live(console=self._people, auto_refresh=False, screen=True) as live, suppress(KeyboardInterrupt):
+            while True:
+                live.update(Group(*look()), refresh=True)
+                time.sleep(seconds)
 
     def note(self, text: str) -> None:
         """Say something to people that is not part of the result."""
@@ -57,6 +79,11 @@ class Output:
         self._errors.print(Text("Error: ", "bold red").append(failure.message, "not bold default"), soft_wrap=True)
         if failure.hint:
             self._errors.print(Text("Hint: ", "bold cyan").append(failure.hint, "not bold default"), soft_wrap=True)
+
+    def trace(self, error: BaseException | None) -> None:
+        """Show the stack trace of an error that stands in a result, if the call asked for stack traces."""
+        if error is not None and self._debug:
+            self._errors.print(failure_of(error, debug=True).trace, soft_wrap=True)
 
     @contextmanager
     def working(self, what: str) -> Iterator[None]:

@@ -10,14 +10,14 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from seamark.cli.cells import DASH, Fitted, FittedColumn, age, counted, grid, heading, moment, number, short, value
+from seamark.cli.cells import DASH, Fitted, FittedColumn, counted, grid, heading, moment, number, short, value
 from seamark.cli.plain import plain
 
 if TYPE_CHECKING:
-    from seamark.cli.facts.chains import BlockFacts, InputInterval, Log, LogEntry
+    from seamark.cli.facts.chains import BlockFacts, InputInterval, Log, LogEntry, StepLog
     from seamark.cli.facts.health import Check, Health
     from seamark.cli.facts.rows import TableRows
-    from seamark.cli.facts.tables import Listing, RunLine, Status
+    from seamark.cli.facts.tables import RunLine
     from seamark.cli.verbs.care import Collected, Folded, Verified
     from seamark.cli.verbs.start import NewProject
     from seamark.tables.rebuild import RebuildReport
@@ -28,50 +28,18 @@ Parts = list[RenderableType]
 # --- looking ----------------------------------------------------------------------------------------------------------
 
 
-def listing(facts: Listing) -> Parts:
-    """`ls`."""
-    if not facts.tables:
-        return ["No tables yet: declare one in the pipeline with ds.table(…)."]
-    shown = grid("table", "kind", "key", ">block", ">offset", ">to fold", "last commit (UTC)")
-    for line in facts.tables:
-        shown.add_row(
-            Text(line.name, "bold"),
-            line.kind or DASH,
-            ", ".join(line.key) if line.keyed else Text("append-only", "dim"),
-            number(line.sequence),
-            number(line.offset),
-            number(line.waiting),
-            moment(line.last_commit),
-        )
-    return [shown]
-
-
-def status(facts: Status) -> Parts:
-    """`status`."""
-    if not facts.tables:
-        return ["No tables yet: declare one in the pipeline with ds.table(…)."]
-    tables = grid("table", "last commit (UTC)", "age", ">to fold")
-    for state in facts.tables:
-        tables.add_row(
-            Text(state.name, "bold"), moment(state.last_commit), age(state.age_seconds), number(state.waiting)
-        )
-    parts: Parts = [tables]
-    if facts.writing:
-        parts += [heading("Writing now"), *[f"  run {run}" for run in facts.writing]]
-    if facts.leases:
-        leases = grid("lease", "~holder", ">seconds left")
-        for lease in facts.leases:
-            leases.add_row(lease.name, lease.holder, f"{lease.seconds_left:.0f}")
-        parts += [heading("Leases"), leases]
-    return parts + _runs("Last runs", facts.runs)
-
-
 def log(facts: Log, *, with_runs: bool) -> Parts:
     """`log`."""
     parts: Parts = [_blocks(facts)] if facts.blocks else [f"Table '{facts.table}' has no such blocks."]
     if with_runs:
-        parts += _runs("Runs", facts.runs) or ["No runs."]
+        parts += runs("Runs", facts.runs) or ["No runs."]
     return parts
+
+
+def step_log(facts: StepLog) -> Parts:
+    """`log` of a step."""
+    title = Text(facts.step, "bold").append(f"  writes {', '.join(facts.outputs)}", "not bold dim")
+    return [title, *(runs("Runs", facts.runs) or ["It has not run yet."])]
 
 
 def _blocks(facts: Log) -> Table:
@@ -110,11 +78,12 @@ def _interval(taken: InputInterval) -> Text:
     return Text(f"{name}: {first:,} – {taken.new_offset:,}")
 
 
-def _runs(title: str, runs: Sequence[RunLine]) -> Parts:
-    if not runs:
+def runs(title: str, lines: Sequence[RunLine]) -> Parts:
+    """Runs, newest first, under a title; nothing if there are none."""
+    if not lines:
         return []
     shown = grid("started (UTC)", "of", "mode", ">seconds", ">in", ">out", "~outcome")
-    for run in runs:
+    for run in lines:
         shown.add_row(
             moment(run.started),
             Text(run.step, "bold"),
@@ -233,14 +202,25 @@ def _leaf(item: object) -> Text:
 def verified(facts: Verified) -> Parts:
     """`verify`."""
     over = f"{counted(facts.blocks, 'block')} of {counted(len(facts.tables), 'table')}"
+    again = _replayed(facts)
     if facts.ok:
-        return [Text("✓ ", "green").append(f"{over}: everything is as it was committed", "default")]
-    parts: Parts = [Text("✗ ", "red").append(f"{over}: {counted(len(facts.findings), 'finding')}", "default")]
+        return [Text("✓ ", "green").append(f"{over}: everything is as it was committed", "default"), *again]
+    findings = counted(len(facts.findings), "finding")
+    parts: Parts = [Text("✗ ", "red").append(f"{over}: {findings}", "default"), *again]
     for finding in facts.findings:
         title = Text("\n").append(finding.table, "bold").append(" block ", "dim")
         title.append_text(short(finding.block) if finding.block else DASH).append(f"  {finding.kind}", "red")
         parts += [title, f"  expected  {finding.expected}\n  found     {finding.found}"]
     return parts
+
+
+def _replayed(facts: Verified) -> Parts:
+    if facts.replayed is None:
+        return []
+    told = f"  {counted(facts.replayed, 'block')} computed again"
+    if facts.not_replayable:
+        told += f", {facts.not_replayable:,} not: made by a function that is no longer there"
+    return [told]
 
 
 def folded(facts: Folded) -> Parts:

@@ -12,7 +12,7 @@ from sqlalchemy.dialects.postgresql import Insert
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, OperationalError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from seamark.control.schema import SCHEMA_VERSION, metadata, seamark_schema
@@ -95,8 +95,11 @@ class Database:
     def _reachable(self) -> Iterator[None]:
         try:
             yield
-        except OperationalError as error:
-            raise self._unavailable(error) from error
+        except DatabaseError as error:
+            # SQLite says of a file that is none of its own just DatabaseError; the kinds below it are other matters
+            if isinstance(error, OperationalError) or type(error) is DatabaseError:
+                raise self._unavailable(error) from error
+            raise
 
     def _unavailable(self, error: DBAPIError) -> ControlUnavailable:
         reason = str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else type(error.orig).__name__

@@ -40,6 +40,8 @@ def computed(context: TableContext, rows: CheckedFrame, schema: pa.Schema) -> It
 
 def _write(rows: SparkFrame, folder: str) -> list[tuple[str, int, int]]:
     """Let every task write what it computed: path, rows and bytes of each file."""
+    # Made here and not by the tasks: one that goes on after its job has failed must not bring the folder back.
+    Path(folder).mkdir(parents=True, exist_ok=True)
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         writer: pq.ParquetWriter | None = None
@@ -47,7 +49,6 @@ def _write(rows: SparkFrame, folder: str) -> list[tuple[str, int, int]]:
         for batch in batches:
             try:
                 if writer is None:
-                    path.parent.mkdir(parents=True, exist_ok=True)
                     writer = pq.ParquetWriter(path, batch.schema, compression="none", use_dictionary=False)
                 writer.write_batch(batch)
             except OSError as error:

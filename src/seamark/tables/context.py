@@ -32,6 +32,7 @@ class TableContext:
     block_rows: int = 500_000
     rows: RowSettings = field(default_factory=RowSettings)
     write_wait: float = 600.0
+    makers: dict[str, str] = field(default_factory=dict)  # the step that writes each derived table of this program
     _files: dict[str, ChainFiles] = field(default_factory=dict, repr=False, compare=False)
 
     def files(self, table: str) -> ChainFiles:

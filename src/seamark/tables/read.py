@@ -107,7 +107,7 @@ class KeyChoice:
             return frame.join(self.keys, list(self.columns), "left_semi")
         wanted = self.keys.select(*[F.col(quoted(name)).alias(f"its {name}") for name in self.columns])
         same = [frame[quoted(name)].eqNullSafe(wanted[quoted(f"its {name}")]) for name in self.columns]
-        return frame.join(wanted, reduce(_both, same), "left_semi")
+        return frame.join(wanted, all_of(same), "left_semi")
 
     def is_by_key(self, schema: TableSchema) -> bool:
         """Whether all versions of a row are chosen or none, so that choosing may come before the last word is found.
@@ -153,7 +153,7 @@ def _any_of(source: TableSource, values: pa.Table) -> Column:
         return F.lit(False)
     if len(names) == 1 and values.column(0).null_count == 0:
         return F.col(quoted(names[0])).isin([literal(source, names[0], v) for v in values.column(0).to_pylist()])
-    each = [reduce(_both, (_is(source, name, row[name]) for name in names)) for row in values.to_pylist()]
+    each = [all_of([_is(source, name, row[name]) for name in names]) for row in values.to_pylist()]
     return reduce(lambda one, other: one | other, each)
 
 
@@ -161,8 +161,9 @@ def _is(source: TableSource, name: str, value: Any) -> Column:
     return F.col(quoted(name)).isNull() if value is None else F.col(quoted(name)) == literal(source, name, value)
 
 
-def _both(one: Column, other: Column) -> Column:
-    return one & other
+def all_of(conditions: Sequence[Column]) -> Column:
+    """Whether all of some conditions hold; true if there is none."""
+    return reduce(lambda one, other: one & other, conditions) if conditions else F.lit(True)
 
 
 def _within(source: TableSource, keys: pa.Table) -> Column:
@@ -177,7 +178,7 @@ def _within(source: TableSource, keys: pa.Table) -> Column:
         span = pc.min_max(values).as_py()
         low, high = literal(source, name, span["min"]), literal(source, name, span["max"])
         bounds.append(F.col(quoted(name)).between(low, high))
-    return reduce(_both, bounds) if bounds else F.lit(True)
+    return all_of(bounds)
 
 
 def literal(source: TableSource, name: str, value: Any) -> Column:
@@ -207,7 +208,7 @@ def read_images(source: TableSource, *, upto: int | None, choice: KeyChoice = EV
     tail = last_images(source, blocks, early)
     if base is None:
         return late.of(_live(source, tail))
-    standing = choice.of(_read_base(source, base))
+    standing = choice.of(read_base(source, base))
     if not blocks:
         return standing
     if source.schema.key:
@@ -227,7 +228,7 @@ def read_versions(source: TableSource, *, upto: int, choice: KeyChoice = EVERYTH
     records = choice.narrowed(read_slices(source, blocks)).where(F.col("op") != int(Op.CORRECT_FROM))
     versions = records.select("offset", "op", *names)
     if base is not None:
-        standing = choice.narrowed(_read_base(source, base))
+        standing = choice.narrowed(read_base(source, base))
         folded = standing.select(F.col("_offset").alias("offset"), F.lit(int(Op.APPEND)).alias("op"), *names)
         versions = folded.unionByName(versions) if blocks else folded
     return choice.matched(versions)  # once, after the union: the keys are sent to the tasks once
@@ -288,7 +289,7 @@ def base_exists(source: TableSource, delta_version: int) -> bool:
     return DeltaLog(Path(source.base_folder)).has(delta_version)
 
 
-def _read_base(source: TableSource, version: BaseVersion) -> DataFrame:
+def read_base(source: TableSource, version: BaseVersion) -> DataFrame:
     """The rows of a base, from its files. Which these are Delta's log says: asking Delta itself costs a Spark job."""
 
     def read() -> DataFrame:

@@ -56,7 +56,6 @@ def write_run(batches: Iterator[pa.RecordBatch], folder: str, schema: TableSchem
             continue
         batch = _in_the_tables_types(batch, schema)
         if writer is None:
-            Path(folder).mkdir(parents=True, exist_ok=True)
             path = Path(folder) / f"{uuid.uuid4().hex}.arrow"
             writer = pa.ipc.new_file(str(path), batch.schema)
         writer.write_batch(batch)

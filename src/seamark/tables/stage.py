@@ -110,6 +110,8 @@ def stage_nothing(target: Target) -> StagedChange:
 def _write_runs(target: Target, records: DataFrame) -> list[Run]:
     """Let every task write what it computed as a sorted run."""
     schema, folder = target.schema, str(target.folder / "runs")
+    # Made here and not by the tasks: one that goes on after its job has failed must not bring the folder back.
+    Path(folder).mkdir(parents=True, exist_ok=True)
     if schema.key:
         records = records.sortWithinPartitions(*[quoted(name) for name in (*schema.key, OP)])
 

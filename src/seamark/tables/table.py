@@ -184,6 +184,12 @@ class Table:
             )
 
     def _only_root(self) -> None:
+        maker = self._source.context.makers.get(self.name)
+        if maker is not None:
+            raise WrongVerb(
+                f"table '{self.name}' is derived: step '{maker}' writes it. Nothing was written.",
+                hint="change the step's inputs, or write to another table.",
+            )
         head = self._source.context.control.index.head(self.name)
         if head is not None and head.kind != DatasetKind.ROOT.name.lower():
             raise WrongVerb(

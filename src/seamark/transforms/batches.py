@@ -23,11 +23,20 @@ class Pin:
     sequence: int
     offset: int | None
     system_time: datetime
+    data_block: str | None = None
 
     @staticmethod
     def at(head: TableHead) -> Pin:
         """The pin at a table's head."""
-        return Pin(head.table, head.dataset_id, head.head_hash, head.sequence, head.last_offset, head.system_time)
+        return Pin(
+            head.table,
+            head.dataset_id,
+            head.head_hash,
+            head.sequence,
+            head.last_offset,
+            head.system_time,
+            head.data_block,
+        )
 
 
 @dataclass(frozen=True, slots=True)

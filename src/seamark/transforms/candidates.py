@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -16,11 +16,12 @@ from seamark.errors import BadValue, UnknownColumn, did_you_mean
 from seamark.tables.context import TableContext
 from seamark.tables.convert import ValueDoesNotFit, convert_array
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
-from seamark.tables.read import TableSource, read_images, read_rows
+from seamark.tables.read import TableSource, all_of, read_images, read_rows
+from seamark.tables.runs import Key
 from seamark.tables.types import spark_name
 from seamark.transforms.keys import comparable, key_texts, keys_of
 from seamark.transforms.ranges import every_key
-from seamark.transforms.select import LAST, ChangedBlocks, Found, changed_keys, with_keys
+from seamark.transforms.select import FIRST, LAST, ChangedBlocks, Found, changed_keys, with_keys
 from seamark.transforms.shape import Shape
 from seamark.transforms.situation import Situation
 from seamark.transforms.tracking import unprocessed
@@ -39,7 +40,8 @@ def candidates(context: TableContext, situation: Situation, *, from_the_start: b
         if not blocks or entry.pin.offset is None:
             continue
         if shape.keys and any(not shape.group_of(i) for i in shape.inputs if i.table == entry.table):
-            every = all_keys(shape, situation.read).withColumn(LAST, F.lit(entry.pin.offset).cast("long"))
+            last = F.lit(entry.pin.offset).cast("long")
+            every = all_keys(shape, situation.read).withColumn(FIRST, last).withColumn(LAST, last)
             found.append(Found(entry.table, shape.group, SparkFrame(every)))
             continue
         before = dict.fromkeys(situation.before) if from_the_start else situation.before
@@ -59,10 +61,22 @@ def all_keys(shape: Shape, read: Mapping[str, int | None]) -> DataFrame:
 # --- what is already done ---------------------------------------------------------------------------------------------
 
 
+def computed_ahead(context: TableContext, step: str) -> list[CoveredKey]:
+    """The keys of a step that were computed ahead of its positions, or failed: those are retried when they are due."""
+    index = context.control.index
+    failed = [entry for entry in index.failed_keys(step) if entry.read_at is not None]
+    tried = [CoveredKey(step, entry.key, entry.process_ts, entry.read_at or "") for entry in failed]
+    return [*index.covered_keys(step), *tried]
+
+
 def without_covered(found: Sequence[Found], covered: Sequence[CoveredKey], shape: Shape) -> list[Found]:
-    """The keys but for those that a limited run has computed since: none of their records lies after what it read."""
-    read_at = {entry.key: json.loads(entry.read_at) for entry in covered}
-    return [_without_covered(entry, read_at, shape) for entry in found] if read_at else list(found)
+    """The keys but for those that were computed since: none of their records lies after what was read then."""
+    left = []
+    for entry in found:
+        same = [known for known in covered if set(json.loads(known.key)) == set(entry.columns)]
+        read_at = {known.key: json.loads(known.read_at) for known in same}
+        left.append(_without_covered(entry, read_at, shape) if read_at and entry.columns else entry)
+    return left
 
 
 def _without_covered(entry: Found, read_at: Mapping[str, Mapping[str, int]], shape: Shape) -> Found:
@@ -71,9 +85,7 @@ def _without_covered(entry: Found, read_at: Mapping[str, Mapping[str, int]], sha
         texts, last = key_texts(rows.select(list(entry.columns))), rows.column(LAST).to_pylist()
         kept = [read_at.get(t, {}).get(entry.table, -1) < offset for t, offset in zip(texts, last, strict=True)]
         return Found(entry.table, entry.columns, LocalFrame(rows.filter(pa.array(kept, pa.bool_()))))
-    texts = [text for text in read_at if set(json.loads(text)) == set(entry.columns)]
-    if not texts:
-        return entry
+    texts = list(read_at)
     known = keys_of(texts, entry.columns, shape.key_types).rename_columns([f"its {name}" for name in entry.columns])
     offsets = pa.array([read_at[text].get(entry.table, -1) for text in texts], pa.int64())
     done = entry.keys.frame.sparkSession.createDataFrame(known.append_column("its record", offsets))
@@ -83,17 +95,29 @@ def _without_covered(entry: Found, read_at: Mapping[str, Mapping[str, int]], sha
     return Found(
         entry.table,
         entry.columns,
-        SparkFrame(frame.join(done, reduce(lambda a, b: a & b, [*same, far_enough]), "left_anti")),
+        SparkFrame(frame.join(done, all_of([*same, far_enough]), "left_anti")),
     )
 
 
-def without_processed(found: Sequence[Found], shape: Shape, keys_table: TableSource, last: int | None) -> list[Found]:
-    """The keys but for those that were read far enough: a full comparison with the table of processed keys."""
-    standing = read_rows(keys_table, upto=last)
+def without_processed(
+    found: Sequence[Found], situation: Situation, keys_table: TableSource, last: int | None
+) -> list[Found]:
+    """The keys but for those that were read far enough: a full comparison with the table of processed keys.
+
+    Of a key that has gone nothing is kept there: it is taken only while a record that waits speaks for it.
+    """
+    shape, standing = situation.spec.shape, read_rows(keys_table, upto=last)
+    names = [quoted(name) for name in shape.keys]
+    there = all_keys(shape, situation.read).select(*names).unionByName(standing.select(*names))
+    there = there.select(*[F.col(quoted(name)).alias(f"its {name}") for name in shape.keys])
     left = []
     for entry in found:
-        frame = in_spark(keys_table.context, entry.keys)
-        left.append(Found(entry.table, entry.columns, SparkFrame(unprocessed(shape, frame, entry.table, standing))))
+        keys = unprocessed(shape, in_spark(keys_table.context, entry.keys), entry.table, standing)
+        same = [keys[quoted(name)].eqNullSafe(there[quoted(f"its {name}")]) for name in shape.keys]
+        after = situation.before[entry.table]
+        waits = keys[LAST] > (-1 if after is None else after)
+        kept = keys.join(there, all_of(same), "left_semi").unionByName(keys.where(waits))
+        left.append(Found(entry.table, entry.columns, SparkFrame(kept.distinct())))
     return left
 
 
@@ -135,12 +159,33 @@ def narrowed(keys: CheckedFrame, wanted: pa.Table) -> CheckedFrame:
         kept = [key == value for key in comparable(keys.rows.select(wanted.column_names))]
         return LocalFrame(keys.rows.filter(pa.array(kept, pa.bool_())))
     same = [F.col(quoted(name)).eqNullSafe(F.lit(wanted.column(name)[0].as_py())) for name in wanted.column_names]
-    return SparkFrame(keys.frame.where(reduce(lambda a, b: a & b, same)))
+    return SparkFrame(keys.frame.where(all_of(same)))
 
 
-def first_keys(keys: pa.Table, limit: int | None) -> pa.Table:
-    """The first keys in order."""
+def first_keys(keys: pa.Table, limit: int | None, since: Mapping[Key, float] | None = None) -> pa.Table:
+    """The keys that have waited longest, those that wait equally long in order of the keys."""
     if limit is None or keys.num_rows <= limit:
         return keys
-    rows = sorted(enumerate(comparable(keys)), key=lambda entry: entry[1])
+    waited = since or {}
+    rows = sorted(enumerate(comparable(keys)), key=lambda entry: (waited.get(entry[1], 0.0), entry[1]))
     return keys.take(pa.array([place for place, _ in rows[:limit]], pa.int64()))
+
+
+def waiting_since(context: TableContext, found: Sequence[Found], covered: Sequence[CoveredKey]) -> dict[Key, float]:
+    """For each key the time of its oldest record that was not computed: whoever waits longest comes first.
+
+    Else a limit could pass over a key again and again, and the positions could never move past its records.
+    """
+    read_at = {entry.key: json.loads(entry.read_at) for entry in covered}
+    since: dict[Key, float] = {}
+    for entry in found:
+        rows = entry.keys.rows if isinstance(entry.keys, LocalFrame) else entry.keys.frame.toArrow()
+        keys = rows.select(list(entry.columns))
+        blocks = context.control.index.slices(entry.table, after=None, upto=None)
+        ends = [block.last_offset or 0 for block in blocks]
+        triples = zip(comparable(keys), key_texts(keys), rows.column(FIRST).to_pylist(), strict=True)
+        for key, text, first in triples:
+            oldest = max(first, read_at.get(text, {}).get(entry.table, -1) + 1)
+            moment = blocks[min(bisect_left(ends, oldest), len(ends) - 1)].system_time.timestamp()
+            since[key] = min(moment, since.get(key, moment))
+    return since

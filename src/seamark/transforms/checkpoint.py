@@ -27,7 +27,10 @@ class ReadAt:
 
 @dataclass(frozen=True, slots=True)
 class RangeMark:
-    """Which range of all keys a commit covered, where the pass began to read, and whether it is the last range."""
+    """Which range of all keys a commit covered, where the pass began to read, and whether it is the last range.
+
+    `generations` says how often the position on each input had been reset when the pass began.
+    """
 
     columns: tuple[str, ...]
     after: tuple[Any, ...] | None
@@ -35,6 +38,15 @@ class RangeMark:
     first_read: Mapping[str, ReadAt]
     last: bool
     number: int = 0
+    generations: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPass:
+    """A pass over all keys that is to be gone on with after a commit that is no part of it."""
+
+    mode: str
+    mark: RangeMark
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +55,8 @@ class Checkpoint:
 
     `mode` is how the keys were found; `read` where each input was read; `taken` the records of each input, (after,
     upto], whose keys were computed; `keys` those from outside these records; `range` a range of all keys; `failed` the
-    failed keys that stand after it, and `skipped` those that failed in it. Texts of keys are JSON.
+    failed keys that stand after it, and `skipped` those that failed in it. Texts of keys are JSON. `open_pass` is a
+    pass over all keys that others have begun, or are to begin: a run of some keys must not make it forgotten.
     """
 
     step: str
@@ -55,7 +68,15 @@ class Checkpoint:
     failed: tuple[FailedKey, ...] = ()
     skipped: tuple[str, ...] = ()
     selected_at: Mapping[str, int | None] | None = None  # where keys found through a reference were looked up before
+    open_pass: OpenPass | None = None
     part: tuple[int, int] = (1, 1)
+
+    @property
+    def unfinished(self) -> OpenPass | None:
+        """The pass over all keys that is to be gone on with after this commit, or None."""
+        if self.range is not None:
+            return None if self.range.last else OpenPass(self.mode, self.range)
+        return self.open_pass
 
     def as_part(self, number: int, of: int) -> Checkpoint:
         """The same for one of several blocks of a commit."""
@@ -78,21 +99,16 @@ class Checkpoint:
         if self.selected_at is not None:
             document["selected_at"] = dict(self.selected_at)
         if self.range is not None:
-            document["range"] = {
-                "columns": list(self.range.columns),
-                "after": _values(self.range.after),
-                "upto": _values(self.range.upto),
-                "first_read": {table: _position(at) for table, at in self.range.first_read.items()},
-                "last": self.range.last,
-                "number": self.range.number,
-            }
+            document["range"] = _mark(self.range)
+        if self.open_pass is not None:
+            document["open_pass"] = {"mode": self.open_pass.mode, "range": _mark(self.open_pass.mark)}
         return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def decode(data: bytes) -> Checkpoint:
     """A stored checkpoint."""
     document = json.loads(data)
-    ranged = document.get("range")
+    ranged, opened = document.get("range"), document.get("open_pass")
     return Checkpoint(
         step=document["step"],
         mode=document["mode"],
@@ -103,6 +119,7 @@ def decode(data: bytes) -> Checkpoint:
         failed=tuple(FailedKey(step=document["step"], **entry) for entry in document["failed"]),
         skipped=tuple(_text(key) for key in document.get("skipped", [])),
         selected_at=document.get("selected_at"),
+        open_pass=OpenPass(opened["mode"], _range(opened["range"])) if opened else None,
         part=(document["part"][0], document["part"][1]),
     )
 
@@ -115,7 +132,20 @@ def _range(found: Mapping[str, Any]) -> RangeMark:
         first_read={table: ReadAt(**at) for table, at in found["first_read"].items()},
         last=found["last"],
         number=found["number"],
+        generations=found.get("generations", {}),
     )
+
+
+def _mark(mark: RangeMark) -> dict[str, Any]:
+    return {
+        "columns": list(mark.columns),
+        "after": _values(mark.after),
+        "upto": _values(mark.upto),
+        "first_read": {table: _position(at) for table, at in mark.first_read.items()},
+        "last": mark.last,
+        "number": mark.number,
+        "generations": dict(mark.generations),
+    }
 
 
 def _text(key: Mapping[str, Any]) -> str:

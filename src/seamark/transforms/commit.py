@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import reduce
@@ -15,7 +15,7 @@ from seamark import faults
 from seamark.clock import commit_time
 from seamark.control import Position, RunRecord, TableHead
 from seamark.errors import ChainRuleBroken, TableError
-from seamark.ledger import AddData, DatasetKind, ExecuteTransform, ExecuteTransformInput, Op
+from seamark.ledger import AddData, ChainState, DatasetKind, ExecuteTransform, ExecuteTransformInput, Op
 from seamark.ledger.chain import ChainDraft
 from seamark.tables import diff, local_diff
 from seamark.tables.change import Change, FrameChange, LocalChange, NoRecords, appended_rows, spark_errors_explained
@@ -32,9 +32,10 @@ from seamark.tables.publish import (
     plan_table,
     publish,
 )
-from seamark.tables.read import TableSource
+from seamark.tables.read import TableSource, all_of
 from seamark.tables.slices import OpCounts
 from seamark.tables.stage import SMALL_RECORDS, StagedChange, Target, stage_frame, stage_local, stage_nothing
+from seamark.transforms.batches import Pin
 from seamark.transforms.checkpoint import Checkpoint, ReadAt, decode
 from seamark.transforms.compute import bad_output
 from seamark.transforms.definition import is_same
@@ -88,9 +89,9 @@ def change_of(
         return NoRecords()
     if last is None:
         if not few:
-            return FrameChange(diff.appended(output.schema, diff.refuse_doubled(output.schema, _union(output, rows))))
+            return FrameChange(diff.appended(output.schema, _union(output, rows)))  # a doubled key is seen when written
         return LocalChange(appended_rows(_concat(output, local))) if sum(p.num_rows for p in local) else NoRecords()
-    standing = read_for(output, scope.choice(output), last, few=isinstance(scope, KeyValues))
+    standing = read_for(output, scope, last)
     if few and isinstance(standing, LocalFrame):
         known = local_diff.StandingRows.of(output.schema, _as_versions(_without_local(standing.rows, left_alone)))
         return LocalChange(local_diff.replaced(output.schema, _concat(output, local), known))
@@ -138,7 +139,7 @@ def _without(output: TableSource, rows: DataFrame, left_alone: pa.Table | None) 
     names = left_alone.column_names
     keys = output.context.session().createDataFrame(left_alone.rename_columns([f"its {name}" for name in names]))
     same = [rows[quoted(name)].eqNullSafe(keys[quoted(f"its {name}")]) for name in names]
-    return rows.join(F.broadcast(keys), reduce(lambda a, b: a & b, same), "left_anti")
+    return rows.join(F.broadcast(keys), all_of(same), "left_anti")
 
 
 # --- the commit -------------------------------------------------------------------------------------------------------
@@ -152,7 +153,7 @@ class Committer:
         self._spec = spec
         self._run = run
 
-    def commit(self, batch: Batch, record: RunRecord, progress: Progress) -> Committed:
+    def commit(self, batch: Batch, record: Callable[[OpCounts], RunRecord], progress: Progress) -> Committed:
         """Make a batch true, all of it or nothing; `CommitConflict` if somebody else wrote an output meanwhile."""
         spec, context = self._spec, self._context
         planned = [plan_table(context, output.name) for output in spec.written]
@@ -165,10 +166,12 @@ class Committer:
         drafts = []
         for output, plan, change in zip(spec.written, planned, staged, strict=True):
             self._run.adopt_slices(plan.files, change.slices)
-            drafts.append((plan, self._draft(output, plan, change, batch)))
+            draft = self._draft(output, plan, change, batch)
+            if draft.blocks:
+                drafts.append((plan, draft))
         faults.reached("slices-staged")
         counts = sum((change.counts for change in staged[: len(spec.shape.outputs)]), OpCounts())
-        publish(context, self._run, record, drafts, counts=counts, progress=progress)
+        publish(context, self._run, record(counts), drafts, counts=counts, progress=progress)
         added = {plan.table: (plan.last_offset, draft.state.last_offset) for plan, draft in drafts if draft.state}
         return Committed(counts, added)
 
@@ -210,16 +213,16 @@ class Committer:
             assert state is not None
             covered = {entry.dataset_id: entry for entry in batch.covered} if number == 1 else {}
             part = batch.checkpoint.as_part(number, len(pieces))
-            draft.add(
-                ExecuteTransform(
-                    query_inputs=tuple(self._interval(draft, table, covered) for table in self._spec.shape.sources),
-                    prev_checkpoint=state.checkpoint,
-                    prev_offset=state.last_offset,
-                    new_data=data_slice(piece) if piece else None,
-                    new_checkpoint=self._run.put_checkpoint(plan.files, part.encode()),
-                    new_watermark=later(state.watermark, batch.watermark),
-                )
+            event = ExecuteTransform(
+                query_inputs=tuple(self._interval(draft, table, covered) for table in self._spec.shape.sources),
+                prev_checkpoint=state.checkpoint,
+                prev_offset=state.last_offset,
+                new_data=data_slice(piece) if piece else None,
+                new_checkpoint=self._run.put_checkpoint(plan.files, part.encode()),
+                new_watermark=later(state.watermark, batch.watermark),
             )
+            if draft.blocks or not _repeats(state, event):
+                draft.add(event)
         return draft
 
     def _define(self, draft: ChainDraft) -> None:
@@ -246,6 +249,13 @@ class Committer:
         moved = entry.offset is not None and (carried.offset is None or entry.offset > carried.offset)
         new_offset = entry.offset if moved else None
         return ExecuteTransformInput(dataset_id, carried.block_hash, entry.block_hash, carried.offset, new_offset)
+
+
+def _repeats(state: ChainState, event: ExecuteTransform) -> bool:
+    """Whether an event says only what the chain says already: keys computed anew at the same pins, with equal rows."""
+    checkpoint = event.new_checkpoint.physical_hash if event.new_checkpoint else None
+    moves = event.new_data is not None or any(entry.new_block_hash is not None for entry in event.query_inputs)
+    return not moves and checkpoint == state.checkpoint and event.new_watermark == state.watermark
 
 
 class _Moment:
@@ -279,11 +289,11 @@ def last_checkpoint(plan: Planned) -> Checkpoint | None:
     return decode(plan.files.checkpoints.read(plan.state.checkpoint))
 
 
-def least_watermark(context: TableContext, heads: Sequence[TableHead | None]) -> datetime | None:
-    """The least watermark of some tables at given heads; None while one of them has none."""
+def least_watermark(context: TableContext, pins: Iterable[Pin]) -> datetime | None:
+    """The least watermark of some tables at their pins; None while one of them has none."""
     found = []
-    for head in heads:
-        event = context.files(head.table).block(head.data_block).event if head and head.data_block else None
+    for pin in pins:
+        event = context.files(pin.table).block(pin.data_block).event if pin.data_block else None
         mark = event.new_watermark if isinstance(event, AddData | ExecuteTransform) else None
         if mark is None:
             return None

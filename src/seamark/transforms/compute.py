@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -9,21 +10,25 @@ from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException, PySparkException, PythonException
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from seamark.errors import BadOutput, DuplicateKey, FrameMismatch, FunctionFailed, NullKey, SeamarkError, TableError
 from seamark.tables.change import appended_rows
 from seamark.tables.computed import OUR_OWN, computed
 from seamark.tables.context import TableContext
-from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, check_frame
+from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, check_frame, quoted
 from seamark.tables.read import TableSource
+from seamark.tables.runs import Key
 from seamark.tables.slices import doubled_key, sort_records
 from seamark.transforms.fetch import OFFSET
 from seamark.transforms.gather import Gathered
-from seamark.transforms.scope import Scope, filter_rows, outside
+from seamark.transforms.keys import comparable
+from seamark.transforms.scope import AllKeys, KeyRange, KeyValues, Scope, filter_rows, held_rows, outside
 from seamark.transforms.shape import Shape
 
+FOREIGN_KEY = "seamark: foreign key "
 # In an error of Spark's these words tell of files, executors or memory: trouble of ours, which no key is to blame for.
 _SURROUNDINGS = (
     OUR_OWN,
@@ -94,6 +99,16 @@ def call(
 
     `KeyTrouble` if the function fails on its rows, `BadOutput` if its outputs cannot take what it gave.
     """
+    outputs = call_uncomputed(shape, function, gathered)
+    pairs = zip(shape.outputs, outputs, strict=True)
+    results = [_computed(shape, output, frame, gathered.scope, context, stack) for output, frame in pairs]
+    for output, rows in zip(shape.outputs, results, strict=True):
+        refuse_unknown_keys(gathered, output, rows)
+    return results
+
+
+def call_uncomputed(shape: Shape, function: Callable[..., Any], gathered: Gathered) -> list[CheckedFrame]:
+    """One call of a Spark function: its outputs with the right columns, yet to be computed."""
     frames = [to_spark(source.source, frame) for source, frame in zip(shape.inputs, gathered.frames, strict=True)]
     try:
         answer = function(*frames)
@@ -101,12 +116,8 @@ def call(
         raise
     except Exception as error:
         raise blamed(error) from error
-    outputs = as_outputs(shape, answer)
-    results = []
-    for output, frame in zip(shape.outputs, outputs, strict=True):
-        checked = check_output(shape, output, frame)
-        results.append(_computed(shape, output, checked, gathered.scope, context, stack))
-    return results
+    pairs = zip(shape.outputs, as_outputs(shape, answer), strict=True)
+    return [check_output(shape, output, frame) for output, frame in pairs]
 
 
 def to_spark(source: TableSource, rows: CheckedFrame) -> DataFrame:
@@ -121,6 +132,8 @@ def blamed(error: BaseException) -> Exception:
     """The error as trouble of some key, or itself if storage, Spark or the query as a whole is the cause."""
     if isinstance(error, AnalysisException):
         return error
+    if isinstance(error, PythonException):  # raised by Python code, whose words may be any: only ours are marked
+        return error if OUR_OWN in str(error) else KeyTrouble(error)
     if isinstance(error, PySparkException | Py4JError) and any(word in str(error) for word in _SURROUNDINGS):
         return error
     if isinstance(error, MemoryError | SeamarkError):
@@ -198,12 +211,32 @@ def check_rows(shape: Shape, output: TableSource, rows: pa.Table, scope: Scope) 
     return mine.cast(output.schema.arrow)
 
 
+def refuse_unknown_keys(gathered: Gathered, output: TableSource, rows: CheckedFrame) -> None:
+    """Refuse rows for keys that no input has, where all keys are gone through: any key would be of the scope.
+
+    Looked at where the rows are at hand; for large frames it would cost another join.
+    """
+    shape, columns = gathered.shape, list(gathered.shape.keys)
+    by_values = isinstance(gathered.scope, KeyValues)
+    if by_values or not columns or not shape.shares_all_keys or shape.looked_up or not isinstance(rows, LocalFrame):
+        return
+    known: set[Key] = set()
+    for source, frame in zip(shape.inputs, gathered.frames, strict=True):
+        if isinstance(frame, SparkFrame) and not source.is_reference:
+            return
+        if isinstance(frame, LocalFrame) and not source.is_reference:
+            known.update(comparable(frame.rows.select(columns)))
+    found = comparable(rows.rows.select(columns))
+    foreign = [place for place, key in enumerate(found) if key not in known]
+    if foreign:
+        key = {name: rows.rows.column(name)[foreign[0]].as_py() for name in output.schema.key}
+        raise _outside_error(shape, output, key, len(foreign))
+
+
 def _foreign(shape: Shape, output: TableSource, rows: pa.Table, scope: Scope) -> BadOutput:
-    kept = filter_rows(scope, rows).num_rows
-    holds = scope.holds(rows) if not hasattr(scope, "frame") else []
-    place = holds.index(False) if False in holds else 0
-    key = {name: rows.column(name)[place].as_py() for name in output.schema.key}
-    return _outside_error(shape, output, key, rows.num_rows - kept)
+    holds = held_rows(scope, rows)
+    key = {name: rows.column(name)[holds.index(False)].as_py() for name in output.schema.key}
+    return _outside_error(shape, output, key, holds.count(False))
 
 
 def _outside_error(shape: Shape, output: TableSource, key: dict[str, Any], count: int | None) -> BadOutput:
@@ -228,6 +261,25 @@ def check_scope(shape: Shape, output: TableSource, rows: SparkFrame, scope: Scop
         key = {name: foreign.column(name)[0].as_py() for name in output.schema.key}
         raise _outside_error(shape, output, key, None)
     return rows
+
+
+def asserted_scope(shape: Shape, output: TableSource, rows: CheckedFrame, scope: AllKeys | KeyRange) -> CheckedFrame:
+    """A frame yet to be computed, in which Spark itself refuses a row that does not belong to the scope."""
+    if isinstance(rows, LocalFrame):
+        return LocalFrame(check_rows(shape, output, rows.rows, scope))
+    if isinstance(scope, AllKeys):
+        return rows
+    if not shape.shares_all_keys:
+        return SparkFrame(scope.choice(output).of(rows.frame.dropna(subset=list(output.schema.required))))
+    key = F.to_json(F.struct(*[F.col(quoted(name)) for name in output.schema.key]))
+    refused = F.raise_error(F.concat(F.lit(FOREIGN_KEY), key)).cast("boolean")
+    return SparkFrame(rows.frame.where(F.when(scope.predicate(output), True).otherwise(refused)))
+
+
+def foreign_key_in(shape: Shape, text: str) -> BadOutput | None:
+    """The error, if Spark refused a row that does not belong to the scope."""
+    _, found, rest = text.partition(FOREIGN_KEY)
+    return _outside_error(shape, shape.outputs[0], json.JSONDecoder().raw_decode(rest)[0], None) if found else None
 
 
 def function_failed(step: str, key: str, trouble: KeyTrouble) -> FunctionFailed:

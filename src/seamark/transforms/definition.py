@@ -7,6 +7,7 @@ import difflib
 import hashlib
 import inspect
 import json
+import re
 import sys
 import sysconfig
 import textwrap
@@ -121,6 +122,22 @@ def _inputs_shown(definition: Definition) -> str:
     )
 
 
+# --- SQL in normal form -----------------------------------------------------------------------------------------------
+
+# What is between quotes stays as it is; between other words any run of space and comments is one space. A hint, which
+# looks like a comment, counts.
+_SQL = re.compile(
+    r"""(?P<quoted> \b[rR]'[^']*' | \b[rR]"[^"]*" | '(?:\\.|[^'\\])*' | "(?:\\.|[^"\\])*" | `[^`]*` )
+      | (?P<space> (?: \s+ | --[^\n]* | /\*(?!\+).*?\*/ )+ )""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def normal_sql(text: str) -> str:
+    """A query without comments and layout: two that are equal so give the same rows."""
+    return _SQL.sub(lambda found: found.group("quoted") or " ", text).strip()
+
+
 # --- functions in normal form -----------------------------------------------------------------------------------------
 
 
@@ -150,10 +167,19 @@ def _normal_forms(function: FunctionType, seen: set[int]) -> Iterator[str]:
         return
     seen.add(id(function))
     tree = _tree(function)
-    yield ast.dump(tree)
+    yield _dumped(tree)
     called = [helper for helper in _called(function, tree) if _is_the_projects(helper)]
     for helper in sorted(called, key=lambda f: (f.__module__, f.__qualname__)):
         yield from _normal_forms(helper, seen)
+
+
+def _dumped(node: object) -> str:
+    """A syntax tree as text, without its empty fields: versions of Python differ in which of these they have."""
+    if isinstance(node, ast.AST):
+        told = {name: value for name, value in ast.iter_fields(node) if name not in ("kind", "type_comment")}
+        fields = [f"{name}={_dumped(value)}" for name, value in told.items() if value is not None and value != []]
+        return f"{type(node).__name__}({', '.join(fields)})"
+    return f"[{', '.join(map(_dumped, node))}]" if isinstance(node, list) else repr(node)
 
 
 def _tree(function: FunctionType) -> ast.AST:

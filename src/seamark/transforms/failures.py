@@ -22,7 +22,7 @@ def pause_after(attempts: int) -> float:
 
 
 def failed_again(
-    step: str, failed: Sequence[tuple[pa.Table, str]], standing: Mapping[str, FailedKey], now: float
+    step: str, failed: Sequence[tuple[pa.Table, str]], standing: Mapping[str, FailedKey], now: float, read_at: str
 ) -> dict[str, FailedKey]:
     """The keys that failed in a batch as they are recorded, by text; each failure of a key counts."""
     recorded = {}
@@ -37,6 +37,7 @@ def failed_again(
                 error=error,
                 attempts=attempts,
                 retry_after=now + pause if pause else None,
+                read_at=read_at,
             )
     return recorded
 

@@ -9,23 +9,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
-from seamark.control import BlockEntry
+from seamark.control import BaseVersion, BlockEntry
 from seamark.errors import ComputeFailed, ObjectMissing
 from seamark.ledger import Op
 from seamark.tables.change import spark_errors_explained
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
-from seamark.tables.read import (
-    EVERYTHING,
-    KeyChoice,
-    TableSource,
-    count_records,
-    count_versions,
-    newest_base,
-    read_images,
-    read_slices,
-    read_versions,
-)
+from seamark.tables.read import TableSource, count_records, newest_base, read_base, read_images, read_slices
 from seamark.tables.stage import SMALL_RECORDS
+from seamark.transforms.keys import comparable
+from seamark.transforms.scope import AllKeys, KeyFrame, KeyRange, KeyValues, Scope, filter_rows
 
 OFFSET = "_offset"  # a row's hidden column: the record that made it
 
@@ -82,47 +74,60 @@ def _read_slice(source: TableSource, block: BlockEntry, wanted: pa.Schema) -> pa
     return pa.Table.from_arrays(arrays, schema=wanted)
 
 
-def read_for(
-    source: TableSource, choice: KeyChoice, upto: int | None, *, few: bool, known: pa.Table | None = None
-) -> CheckedFrame:
-    """The chosen rows as they stood after the record `upto`, with their `_offset`: at hand if there are not too many.
-
-    `few` says that the choice names few keys, so that it is worth trying. `known` are the rows for the same choice if
-    somebody has read them already.
-    """
-    if known is not None:
-        return LocalFrame(known)
+def read_for(source: TableSource, scope: Scope, upto: int | None) -> CheckedFrame:
+    """The rows of a scope as they stood after the record `upto`, with their `_offset`: at hand if they are few."""
     if upto is None:
         return LocalFrame(_hidden_schema(source).empty_table())
-    whole = count_versions(source, upto=upto)
-    if choice is EVERYTHING and whole > SMALL_RECORDS:
-        return SparkFrame(read_images(source, upto=upto).drop("event_time"))
-    if not few and whole > SMALL_RECORDS:
-        return SparkFrame(read_images(source, upto=upto, choice=choice).drop("event_time"))
+    base = newest_base(source, upto)
+    tail = source.context.control.index.slices(source.name, after=base.last_offset if base else None, upto=upto)
+    records, folded = count_records(tail), base.row_count if base else 0
+    may_be_few = isinstance(scope, KeyValues) or folded + records <= SMALL_RECORDS
+    if not may_be_few or isinstance(scope, KeyFrame):
+        return _in_spark(source, scope, upto)
     hint = f"`seamark verify {source.name}` tells whether a file is missing or damaged."
     with spark_errors_explained(source, "read rows", hint):
-        return _try_local(source, choice, upto, whole)
+        found = _at_hand(source, scope, base, tail) if records <= SMALL_RECORDS else _collected(source, scope, upto)
+    return found if found is not None else _in_spark(source, scope, upto)
 
 
-def _try_local(source: TableSource, choice: KeyChoice, upto: int, whole: int) -> CheckedFrame:
+def _in_spark(source: TableSource, scope: Scope, upto: int) -> SparkFrame:
+    return SparkFrame(read_images(source, upto=upto, choice=scope.choice(source)).drop("event_time"))
+
+
+def _at_hand(
+    source: TableSource, scope: KeyValues | KeyRange | AllKeys, base: BaseVersion | None, tail: Sequence[BlockEntry]
+) -> LocalFrame | None:
+    """The rows of a scope, the tail read from its files on the driver, so that Spark is asked for the base only.
+
+    None if there are too many of them.
+    """
     schema = source.schema
-    if choice is EVERYTHING and newest_base(source, upto) is None:
-        blocks = source.context.control.index.slices(source.name, after=None, upto=upto)
-        return LocalFrame(_last_words(source, _local_records(source, blocks, ["offset", "op", *schema.names])))
-    if choice.is_by_key(schema):
-        one_a_key = set(choice.columns) == set(schema.key) and bool(schema.key)
-        versions = read_versions(source, upto=upto, choice=choice)
-        if not one_a_key and whole > SMALL_RECORDS:
-            versions = versions.limit(SMALL_RECORDS + 1)
-        found = versions.toArrow()
-        if found.num_rows <= SMALL_RECORDS or one_a_key:
-            return LocalFrame(_last_words(source, found))
-    else:
-        images = read_images(source, upto=upto, choice=choice).drop("event_time")
-        found = (images if whole <= SMALL_RECORDS else images.limit(SMALL_RECORDS + 1)).toArrow()
-        if found.num_rows <= SMALL_RECORDS:
-            return LocalFrame(found.select([OFFSET, *schema.names]).cast(_hidden_schema(source)))
-    return SparkFrame(read_images(source, upto=upto, choice=choice).drop("event_time"))
+    records = _local_records(source, tail, ["offset", "op", *schema.names])
+    rows = filter_rows(scope, _last_words(source, records))
+    if base is None:
+        return LocalFrame(rows)
+    chosen = scope.choice(source).of(read_base(source, base)).drop("event_time")
+    one_a_key = bool(schema.key) and set(scope.columns) == set(schema.key)
+    if not one_a_key and base.row_count > SMALL_RECORDS:
+        chosen = chosen.limit(SMALL_RECORDS + 1)
+    folded = chosen.toArrow().select([OFFSET, *schema.names])
+    if folded.num_rows > SMALL_RECORDS and not one_a_key:
+        return None
+    folded = folded.cast(_hidden_schema(source))
+    if schema.key and records.num_rows:
+        touched = set(comparable(records.select(list(schema.key))))
+        stands = [key not in touched for key in comparable(folded.select(list(schema.key)))]
+        folded = folded.filter(pa.array(stands, pa.bool_()))
+    return LocalFrame(pa.concat_tables([folded, rows]))
+
+
+def _collected(source: TableSource, scope: Scope, upto: int) -> LocalFrame | None:
+    """The rows of a scope where the tail is long: found by Spark, then brought to the driver if they are few."""
+    images = _in_spark(source, scope, upto).frame
+    found = images.limit(SMALL_RECORDS + 1).toArrow()
+    if found.num_rows > SMALL_RECORDS:
+        return None
+    return LocalFrame(found.select([OFFSET, *source.schema.names]).cast(_hidden_schema(source)))
 
 
 def _hidden_schema(source: TableSource) -> pa.Schema:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +12,9 @@ from pyspark.sql import functions as F
 
 from seamark.ledger import Op
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
-from seamark.tables.read import EVERYTHING, TableSource, choose_values, read_images
+from seamark.tables.read import TableSource, all_of, read_images
+from seamark.tables.schema import Column as TableColumn
+from seamark.tables.schema import TableSchema
 from seamark.transforms.fetch import OFFSET, read_for
 from seamark.transforms.keys import comparable, distinct
 from seamark.transforms.scope import AllKeys, KeyValues, Scope, filter_rows
@@ -28,6 +29,7 @@ class Gathered:
     shape: Shape
     scope: Scope
     frames: tuple[CheckedFrame, ...]
+    read: Mapping[str, int | None]  # the record up to which each input was read
 
     @property
     def are_local(self) -> bool:
@@ -45,6 +47,8 @@ class Gathered:
 
     def narrowed(self, scope: Scope) -> Gathered:
         """The rows for a part of the scope; references stay as they are, which gives no key another row."""
+        if self.shape.looked_up:  # the rows do not tell their keys: they are looked up again
+            return gather(self.shape, scope, self.read, {})
         frames = []
         for source, frame in zip(self.shape.inputs, self.frames, strict=True):
             if not has_scope(self.shape, scope, source) or source.is_reference:
@@ -86,7 +90,7 @@ def gather(shape: Shape, scope: Scope, read: Mapping[str, int | None], known: Ma
     for place, source in enumerate(shape.inputs):
         if source.required and not source.is_reference and scope.columns:
             _require(shape, scope, frames, place)
-    return Gathered(shape, scope, tuple(frames[place] for place in range(len(shape.inputs))))
+    return Gathered(shape, scope, tuple(frames[place] for place in range(len(shape.inputs))), read)
 
 
 def _plain_rows(
@@ -96,29 +100,29 @@ def _plain_rows(
     if shape.looked_up and source is shape.primary and not isinstance(scope, AllKeys):
         return _rows_with_keys(shape, scope, read)
     if not has_scope(shape, scope, source):
-        return read_for(source.source, EVERYTHING, upto, few=False)
+        return read_for(source.source, AllKeys(), upto)
     if isinstance(scope, KeyValues):
         return _rows_of_values(source.source, scope.values, upto, known)
-    return read_for(source.source, scope.choice(source.source), upto, few=False)
+    return read_for(source.source, scope, upto)
 
 
 def _rows_of_values(source: TableSource, values: pa.Table, upto: int | None, known: KnownRows | None) -> CheckedFrame:
     """The rows with these values. What change records tell of them need not be read again."""
     if known is None or set(values.column_names) != set(source.schema.key):
-        return read_for(source, choose_values(source, values), upto, few=True) if upto is not None else _nothing(source)
+        return read_for(source, KeyValues(values), upto)
     told = set(comparable(known.records.select(values.column_names)))
     missing = values.filter(pa.array([key not in told for key in comparable(values)], pa.bool_()))
     wanted = set(comparable(values))
     mine = [key in wanted for key in comparable(known.records.select(values.column_names))]
     records = known.records.filter(pa.array(mine, pa.bool_()))
     live = records.filter(pc.not_equal(records.column("op"), int(Op.RETRACT))).drop_columns(["op"])
-    rows = live.rename_columns([OFFSET, *source.schema.names])
+    rows = live.rename_columns([OFFSET, *source.schema.names]).cast(_nothing(source).rows.schema)
     if missing.num_rows == 0 or upto is None:
         return LocalFrame(rows)
-    others = read_for(source, choose_values(source, missing), upto, few=True)
+    others = read_for(source, KeyValues(missing), upto)
     if isinstance(others, LocalFrame):
-        return LocalFrame(pa.concat_tables([rows.cast(others.rows.schema), others.rows]))
-    return read_for(source, choose_values(source, values), upto, few=True)
+        return LocalFrame(pa.concat_tables([rows, others.rows]))
+    return read_for(source, KeyValues(values), upto)
 
 
 def _nothing(source: TableSource) -> LocalFrame:
@@ -128,9 +132,9 @@ def _nothing(source: TableSource) -> LocalFrame:
 def _rows_with_keys(shape: Shape, scope: Scope, read: Mapping[str, int | None]) -> SparkFrame:
     """Rows of the primary whose keys, found through references, belong to a scope."""
     source = shape.primary.source
-    home = shape.home_reference(shape.looked_up[0]).source
+    keys = TableSchema(tuple(TableColumn(name, shape.key_types[name], True) for name in shape.keys), shape.keys)
     rows = with_keys(shape, read_images(source, upto=read[shape.primary.table]), read)
-    chosen = scope.choice(home if set(scope.columns) <= set(home.schema.names) else source).of(rows)
+    chosen = scope.choice(replace(source, schema=keys)).of(rows)
     return SparkFrame(chosen.select(OFFSET, *[quoted(name) for name in source.schema.names]))
 
 
@@ -164,10 +168,12 @@ def _home_rows(shape: Shape, scope: Scope, reference: Input, primary: CheckedFra
     A function that starts from the reference gives a key its row though no row of the primary belongs to it.
     """
     images = read_images(reference.source, upto=upto).drop("event_time")
-    if not set(scope.columns) <= set(reference.columns) or isinstance(scope, AllKeys):
+    if isinstance(scope, AllKeys):
         return SparkFrame(images)
     rows = primary.frame if isinstance(primary, SparkFrame) else _as_spark(shape.primary.source, primary)
     named = images.join(rows, _same(images, rows, reference.join_keys), "left_semi")
+    if not set(scope.columns) <= set(reference.columns):
+        return SparkFrame(named)
     return SparkFrame(named.unionByName(scope.choice(reference.source).of(images)).dropDuplicates([OFFSET]))
 
 
@@ -181,7 +187,7 @@ def named_values(rows: pa.Table, pairs: Sequence[tuple[str, str]], source: Table
 
 def _same(one: DataFrame, other: DataFrame, pairs: Sequence[tuple[str, str]]) -> Column:
     each = [one[quoted(theirs)] == other[quoted(mine)] for mine, theirs in pairs]
-    return reduce(lambda a, b: a & b, each)
+    return all_of(each)
 
 
 # --- inputs without which a key is not computed -----------------------------------------------------------------------
@@ -198,7 +204,7 @@ def _with_partner(
     frame = rows.frame if isinstance(rows, SparkFrame) else reference.context.session().createDataFrame(rows.rows)
     other = partners.frame if isinstance(partners, SparkFrame) else _as_spark(reference, partners)
     same = [frame[quoted(mine)] == other[quoted(theirs)] for mine, theirs in pairs]
-    return SparkFrame(frame.join(other, reduce(lambda a, b: a & b, same), "left_semi"))
+    return SparkFrame(frame.join(other, all_of(same), "left_semi"))
 
 
 def _require(shape: Shape, scope: Scope, frames: dict[int, CheckedFrame], place: int) -> None:
@@ -219,7 +225,7 @@ def _require(shape: Shape, scope: Scope, frames: dict[int, CheckedFrame], place:
             one, two = _as_spark(source.source, rows), _as_spark(required.source, needed)
             keys = two.select(*[F.col(quoted(name)).alias(f"its {name}") for name in columns])
             same = [one[quoted(name)].eqNullSafe(keys[quoted(f"its {name}")]) for name in columns]
-            frames[other] = SparkFrame(one.join(keys, reduce(lambda a, b: a & b, same), "left_semi"))
+            frames[other] = SparkFrame(one.join(keys, all_of(same), "left_semi"))
 
 
 def _as_spark(source: TableSource, rows: CheckedFrame) -> DataFrame:

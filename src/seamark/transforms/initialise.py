@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -12,7 +11,7 @@ from seamark.control import CommitRequest, Position, RunRecord
 from seamark.errors import InvalidStep, did_you_mean
 from seamark.tables.context import TableContext
 from seamark.tables.frames import quoted
-from seamark.tables.read import read_images, read_rows, read_slices
+from seamark.tables.read import all_of, read_images, read_rows, read_slices
 from seamark.transforms.batches import Pending
 from seamark.transforms.commit import Covered, position_at
 from seamark.transforms.select import LAST, ChangedBlocks
@@ -30,12 +29,14 @@ def initialise_offsets(context: TableContext, spec: StepSpec, tables: Sequence[s
                 f"step '{spec.name}' does not read table '{table}'. No offset was set.",
                 hint=did_you_mean(table, list(spec.shape.sources), f"Inputs of '{spec.name}'"),
             )
+    situation = look(context, spec, Known.of(context))
+    if not any(output.name in situation.heads for output in spec.written):
+        return {}  # it never ran
     if spec.keys_table is None:
         raise InvalidStep(
             f"step '{spec.name}' does not keep the keys that it has processed. No offset was set.",
             hint="declare it with track_keys=True; a step without that has its offsets from its own runs.",
         )
-    situation = look(context, spec, Known.of(context))
     head = situation.heads.get(spec.keys_table.name)
     if head is None or head.last_offset is None:
         return {}
@@ -54,12 +55,13 @@ def _processed_up_to(
     context: TableContext, situation: Situation, entry: Pending, standing: DataFrame
 ) -> Covered | None:
     """The newest commit of an input before its first record that is not known to be processed, or None."""
+    pinned = Covered(entry.table, entry.pin.dataset_id, entry.pin.block_hash, entry.pin.sequence, entry.pin.offset)
     if entry.pin.offset is None:
-        return None
+        return pinned  # there is nothing in it that could have been missed
     first = _first_unprocessed(context, situation, entry, standing)
     blocks = context.control.index.slices(entry.table, after=None, upto=entry.pin.offset)
     if first is None:
-        return Covered(entry.table, entry.pin.dataset_id, entry.pin.block_hash, entry.pin.sequence, entry.pin.offset)
+        return pinned
     commits = {block.system_time for block in blocks if (block.last_offset or 0) >= first}
     done = [block for block in blocks if block.system_time not in commits]
     if not done:
@@ -88,7 +90,7 @@ def _spoken_keys(shape: Shape, source: Input, changes: ChangedBlocks, read: Mapp
     renamed = records_of(source, changes)
     rows = read_images(shape.primary.source, upto=read[shape.primary.table])
     same = [rows[quoted(mine)] == renamed[quoted(f"its {theirs}")] for mine, theirs in source.join_keys]
-    joined = rows.join(renamed, reduce(lambda one, other: one & other, same))
+    joined = rows.join(renamed, all_of(same))
     return joined.select(*[F.col(quoted(name)) for name in shape.keys], F.col(LAST))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -13,11 +13,13 @@ from pyspark.sql import functions as F
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
-from seamark.transforms.compute import KeyTrouble, Results, function_failed, to_spark
+from seamark.tables.read import all_of, read_images
+from seamark.transforms.candidates import all_keys
+from seamark.transforms.compute import KeyTrouble, Results, function_failed
 from seamark.transforms.fetch import OFFSET
 from seamark.transforms.gather import Gathered, has_scope
 from seamark.transforms.keys import comparable, distinct, key_texts
-from seamark.transforms.scope import AllKeys, KeyRange, KeyValues, Scope
+from seamark.transforms.scope import KeyFrame, KeyRange, KeyValues, Scope
 
 MOST_CALLS = 200
 
@@ -25,27 +27,35 @@ Call = Callable[[Gathered], list[CheckedFrame]]
 
 
 def compute_isolating(
-    gathered: Gathered, call: Call, context: TableContext, stack: ExitStack, *, fail_fast: bool
+    gathered: Gathered,
+    call: Call,
+    context: TableContext,
+    stack: ExitStack,
+    *,
+    fail_fast: bool,
+    trouble: KeyTrouble | None = None,
 ) -> Results:
     """What a function gives for a scope; the keys that it fails on are left out, each with its error.
 
-    One call if nothing fails. With `fail_fast` the first failing key raises `FunctionFailed`.
+    One call if nothing fails; none of the whole if `trouble` says that it was called and failed. With `fail_fast` the
+    first failing key raises `FunctionFailed`.
     """
     results = Results.none(gathered.shape)
     if gathered.holds_no_key:
         return results
-    try:
-        results.add(call(gathered))
-        return results
-    except KeyTrouble as trouble:
-        if not gathered.shape.keys:
-            return _global_failure(gathered, trouble, results, fail_fast=fail_fast)
-        first = trouble
+    if trouble is None:
+        try:
+            results.add(call(gathered))
+            return results
+        except KeyTrouble as error:
+            trouble = error
+    if not gathered.shape.keys:
+        return _global_failure(gathered, trouble, results, fail_fast=fail_fast)
     gathered = _at_hand_or_in_files(gathered, context, stack)
     keys = sorted_keys(gathered)
     if keys.num_rows == 0:
-        raise first.cause
-    _Search(gathered, keys, call, results, fail_fast=fail_fast).split(0, keys.num_rows, first)
+        raise trouble.cause
+    _Search(gathered, keys, call, results, fail_fast=fail_fast).split(0, keys.num_rows, trouble)
     return results
 
 
@@ -59,6 +69,8 @@ def _global_failure(gathered: Gathered, trouble: KeyTrouble, results: Results, *
 
 def _at_hand_or_in_files(gathered: Gathered, context: TableContext, stack: ExitStack) -> Gathered:
     """The same rows, computed: every further call would compute them again."""
+    if gathered.shape.looked_up:
+        return gathered  # a part of the scope is read for itself
     frames: list[CheckedFrame] = []
     for source, frame in zip(gathered.shape.inputs, gathered.frames, strict=True):
         if isinstance(frame, SparkFrame):
@@ -66,7 +78,7 @@ def _at_hand_or_in_files(gathered: Gathered, context: TableContext, stack: ExitS
             ordered = SparkFrame(frame.frame.select(*[quoted(name) for name in schema.names]))
             frame = stack.enter_context(computed(context, ordered, schema))
         frames.append(frame)
-    return Gathered(gathered.shape, gathered.scope, tuple(frames))
+    return replace(gathered, frames=tuple(frames))
 
 
 def sorted_keys(gathered: Gathered) -> pa.Table:
@@ -74,6 +86,8 @@ def sorted_keys(gathered: Gathered) -> pa.Table:
     scope, shape = gathered.scope, gathered.shape
     if isinstance(scope, KeyValues):
         return _sorted(scope.values)
+    if shape.looked_up:
+        return _sorted(_looked_up_keys(gathered))
     columns = list(scope.columns or shape.group)
     pieces: list[pa.Table] = []
     for source, frame in zip(shape.inputs, gathered.frames, strict=True):
@@ -87,6 +101,21 @@ def sorted_keys(gathered: Gathered) -> pa.Table:
         return pa.table({})
     types = pa.schema([pa.field(name, shape.key_types[name]) for name in columns])
     return _sorted(distinct(pa.concat_tables([piece.cast(types) for piece in pieces])))
+
+
+def _looked_up_keys(gathered: Gathered) -> pa.Table:
+    """The keys of a scope that are found through references: those of the primary's rows, and the reference's own."""
+    shape, scope = gathered.shape, gathered.scope
+    keys = all_keys(shape, gathered.read)
+    home = shape.home_reference(shape.looked_up[0])
+    if set(shape.keys) <= set(home.columns):
+        own = read_images(home.source, upto=gathered.read[home.table])
+        keys = keys.unionByName(own.select(*[quoted(name) for name in shape.keys])).distinct()
+    if isinstance(scope, KeyFrame):
+        same = [keys[quoted(name)].eqNullSafe(scope.frame[quoted(name)]) for name in scope.columns]
+        keys = keys.join(scope.frame, all_of(same), "left_semi")
+    types = pa.schema([pa.field(name, shape.key_types[name]) for name in shape.keys])
+    return keys.toArrow().select(list(shape.keys)).cast(types)
 
 
 def _distinct_in_spark(frame: DataFrame, columns: list[str]) -> pa.Table:
@@ -107,24 +136,27 @@ class _Search:
     call: Call
     results: Results
     fail_fast: bool = field(kw_only=True)
-    calls: int = 0
+    calls: int = 1  # the one that failed is the first
 
-    def split(self, begin: int, end: int, trouble: KeyTrouble) -> None:
-        """Find the failing ones among keys of which at least one is known to fail."""
-        if end - begin == 1 or self.calls >= MOST_CALLS:
+    def split(self, begin: int, end: int, trouble: KeyTrouble, owed: int = 0) -> None:
+        """Find the failing ones among keys of which at least one is known to fail.
+
+        `owed` calls are kept for the second halves that still wait: a group that nobody looked into would be blamed.
+        """
+        if end - begin == 1 or self.calls + owed + 2 > MOST_CALLS:
             self._blame(begin, end, trouble)
             return
         half = (begin + end) // 2
         found = self._try(begin, half)
         if found is not None:
-            self.split(begin, half, found)
+            self.split(begin, half, found, owed + 1)
             found = self._try(half, end)
         elif end - half > 1:
             found = trouble  # the first half is right, so the fault is in the second: no need to call to learn that
         else:
             found = self._try(half, end)
         if found is not None:
-            self.split(half, end, found)
+            self.split(half, end, found, owed)
 
     def _blame(self, begin: int, end: int, trouble: KeyTrouble) -> None:
         """Record keys as failed: one, or those that are not yet apart when the calls are used up."""
@@ -147,41 +179,10 @@ class _Search:
 
     def _part(self, begin: int, end: int) -> Scope:
         """Neighbours as a scope: by their values if the rows are at hand, by their bounds if Spark reads them."""
-        if self.gathered.are_local:
+        if self.gathered.are_local or self.gathered.shape.looked_up:
             return KeyValues(self.keys.slice(begin, end - begin))
         after = None if begin == 0 else self._row(begin - 1)
         return KeyRange(tuple(self.keys.column_names), after, self._row(end - 1))
 
     def _row(self, place: int) -> tuple[object, ...]:
         return tuple(column[place].as_py() for column in self.keys.columns)
-
-
-def count_keys(gathered: Gathered) -> int:
-    """How many keys of a scope its inputs have rows for."""
-    scope, shape = gathered.scope, gathered.shape
-    if isinstance(scope, KeyValues) and not scope.columns:
-        return 1
-    if not shape.keys or (isinstance(scope, AllKeys) and not shape.group):
-        return 1
-    if shape.looked_up:
-        return _count_looked_up(gathered)
-    columns = list(shape.keys if shape.shares_all_keys else shape.group)
-    pieces = [
-        to_spark(source.source, frame) if isinstance(frame, SparkFrame) else frame.rows
-        for source, frame in zip(shape.inputs, gathered.frames, strict=True)
-        if not source.is_reference and set(columns) <= set(source.columns)
-    ]
-    if all(isinstance(piece, pa.Table) for piece in pieces):
-        return distinct(pa.concat_tables([piece.select(columns) for piece in pieces])).num_rows
-    session = shape.primary.source.context.session()
-    frames = [session.createDataFrame(p) if isinstance(p, pa.Table) else p for p in pieces]
-    names = [quoted(name) for name in columns]
-    union = frames[0].select(*names)
-    for frame in frames[1:]:
-        union = union.unionByName(frame.select(*names))
-    return union.distinct().count()
-
-
-def _count_looked_up(gathered: Gathered) -> int:
-    scope = gathered.scope
-    return scope.values.num_rows if isinstance(scope, KeyValues) else 0

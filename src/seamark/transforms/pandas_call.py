@@ -19,9 +19,18 @@ from seamark.errors import BadOutput
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
-from seamark.tables.read import TableSource
+from seamark.tables.read import TableSource, all_of
 from seamark.tables.types import spark_type
-from seamark.transforms.compute import KeyTrouble, Results, blamed, check_rows, check_scope, function_failed, to_spark
+from seamark.transforms.compute import (
+    KeyTrouble,
+    Results,
+    blamed,
+    check_rows,
+    check_scope,
+    function_failed,
+    refuse_unknown_keys,
+    to_spark,
+)
 from seamark.transforms.fetch import OFFSET
 from seamark.transforms.gather import Gathered, has_scope
 from seamark.transforms.keys import key_texts
@@ -55,7 +64,9 @@ def compute_pandas(
         raise (trouble.cause if isinstance(trouble, KeyTrouble) else trouble) from error
     _collect_failures(shape, found, columns, results, fail_fast=fail_fast)
     for number, output in enumerate(shape.outputs):
-        results.outputs[number].append(_output_rows(shape, output, number, found, gathered.scope))
+        rows = _output_rows(shape, output, number, found, gathered.scope)
+        refuse_unknown_keys(gathered, output, rows)
+        results.outputs[number].append(rows)
     return results
 
 
@@ -124,7 +135,7 @@ def _named_by(
     names = [F.col(quoted(mine)).alias(f"by {mine}") for mine, _ in pairs]
     named = rows.select(*keys, *names).distinct()
     same = [named[quoted(f"by {mine}")] == reference[quoted(f"in {theirs}")] for mine, theirs in pairs]
-    joined = named.join(reference, reduce(lambda one, other: one & other, same))
+    joined = named.join(reference, all_of(same))
     return joined.drop(*[f"by {mine}" for mine, _ in pairs])
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import reduce
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -17,65 +18,109 @@ from seamark.tables.read import read_images
 from seamark.transforms.candidates import (
     all_keys,
     candidates,
+    computed_ahead,
     filter_values,
     first_keys,
     in_spark,
     narrowed,
+    waiting_since,
     without_covered,
     without_processed,
 )
+from seamark.transforms.commit import Covered
 from seamark.transforms.declare import RunConfig
 from seamark.transforms.keys import columns_of, comparable, distinct, key_texts, keys_of
 from seamark.transforms.run import StepRun, Work
-from seamark.transforms.scope import KeyValues, Scope
-from seamark.transforms.select import Found, joined_keys
+from seamark.transforms.scope import AllKeys, KeyValues, no_keys
+from seamark.transforms.select import FIRST, Found, joined_keys
 from seamark.transforms.shape import Shape
 from seamark.transforms.situation import Situation
-from seamark.transforms.ways import by_columns, covers_pins, no_keys, scope_of
+from seamark.transforms.ways import by_columns, covers_pins, scope_of
 
 Columns = tuple[str, ...]
 
 
 def waiting_keys(context: TableContext, situation: Situation) -> list[Found]:
     """The keys that records lead to, but for those that limited runs have computed since."""
-    covered = context.control.index.covered_keys(situation.spec.name)
-    restart = situation.unfinished is not None or situation.older is not None
-    return without_covered(candidates(context, situation, from_the_start=restart), covered, situation.spec.shape)
+    found = candidates(context, situation, from_the_start=situation.unfinished is not None)
+    if situation.begins_anew:  # what was computed ahead was computed by the definition before
+        return found
+    return without_covered(found, computed_ahead(context, situation.spec.name), situation.spec.shape)
 
 
 # --- limits and filters -----------------------------------------------------------------------------------------------
 
 
 def part_of_changes(run: StepRun, situation: Situation, config: RunConfig) -> None:
-    """Compute as many waiting keys as a run may take. The positions move only if that was all of them."""
+    """Compute as many waiting keys as a run may take. The positions move as far as nothing is left to compute."""
     shape = run.shape
     wanted = filter_values(shape, config.filters)
     mode = "limit" if config.limit is not None else "filter"
     found = waiting_keys(run.context, situation)
+    ahead = computed_ahead(run.context, run.spec.name)
     due = by_columns(run, situation.due)
     left, complete = config.limit, True
     for columns in dict.fromkeys([*(entry.columns for entry in found), *due]):
+        if not columns:  # one result of all rows: there is nothing to choose from
+            complete = complete and left != 0
+            if left != 0:
+                run.do(situation, Work(AllKeys(), mode, keys=("{}",), rows_in=1))
+            continue
         same = [entry for entry in found if entry.columns == columns]
-        pieces: list[CheckedFrame] = [joined_keys(same, run.context.session)] if same else []
-        pieces.append(LocalFrame(keys_of(due.get(columns, []), columns, shape.key_types)))
-        everything = _at_hand(shape, columns, pieces)
-        chosen = first_keys(_filtered(everything, wanted), left)
-        complete = complete and chosen.num_rows == everything.num_rows
+        waiting = _at_hand(shape, columns, [joined_keys(same, run.context.session)] if same else [])
+        failed = keys_of(due.get(columns, []), columns, shape.key_types)
+        since = waiting_since(run.context, same, ahead) if left is not None else {}
+        taken = first_keys(_filtered(waiting, wanted), left, since)
+        complete = complete and taken.num_rows == waiting.num_rows
+        # Failed keys come last: else a limit that they fill would keep the others from ever being computed.
+        retried = first_keys(
+            _filtered(_others(failed, waiting), wanted), None if left is None else left - taken.num_rows
+        )
+        chosen = pa.concat_tables([taken, retried.cast(taken.schema)])
         left = None if left is None else left - chosen.num_rows
         if chosen.num_rows:
             texts = tuple(key_texts(chosen))
             run.do(situation, Work(KeyValues(chosen), mode, keys=texts, remember=True, rows_in=chosen.num_rows))
-    if complete and situation.has_records:
+    if complete and (situation.has_records or situation.unfinished is not None):
         run.do(situation, Work(no_keys(shape), mode, covers=covers_pins(situation), completes=True))
+    elif situation.unfinished is None and not shape.looked_up and situation.all_keys_because() is None:
+        covers = tuple(_covered_blocks(run.context, situation))
+        if covers:  # else a backlog that is never worked off would grow for ever
+            run.do(situation, Work(no_keys(shape), mode, covers=covers))
+
+
+def _covered_blocks(context: TableContext, situation: Situation) -> Iterator[Covered]:
+    """The inputs whose oldest waiting blocks speak for no key that still waits, each up to the last such block."""
+    oldest: dict[str, int] = {}
+    for found in waiting_keys(context, situation):
+        keys = found.keys
+        first = (
+            pc.min(keys.rows.column(FIRST)).as_py()
+            if isinstance(keys, LocalFrame)
+            else (keys.frame.agg(F.min(FIRST).alias("first")).collect()[0].first)
+        )
+        if first is not None:
+            oldest[found.table] = min(first, oldest.get(found.table, first))
+    for entry in situation.pending:
+        first = oldest.get(entry.table)
+        done = [block for block in entry.blocks if first is None or (block.last_offset or 0) < first]
+        if done:
+            piece = entry.upto_block(len(done))
+            yield Covered(entry.table, entry.pin.dataset_id, piece.end_hash, piece.end_sequence, piece.upto)
 
 
 def _at_hand(shape: Shape, columns: Columns, pieces: Sequence[CheckedFrame]) -> pa.Table:
     schema = pa.schema([pa.field(name, shape.key_types[name]) for name in columns])
-    tables = []
+    tables = [schema.empty_table()]
     for piece in pieces:
         rows = piece.rows if isinstance(piece, LocalFrame) else piece.frame.toArrow()
         tables.append(rows.select(list(columns)).cast(schema))
     return distinct(pa.concat_tables(tables))
+
+
+def _others(keys: pa.Table, known: pa.Table) -> pa.Table:
+    there = set(comparable(known))
+    return keys.filter(pa.array([key not in there for key in comparable(keys)], pa.bool_()))
 
 
 def _filtered(keys: pa.Table, wanted: pa.Table) -> pa.Table:
@@ -96,18 +141,17 @@ def processed_keys_say(context: TableContext, situation: Situation) -> list[Foun
     assert spec.keys_table is not None
     head = situation.heads.get(spec.keys_table.name)
     found = candidates(context, situation, from_the_start=True)
-    return without_processed(found, spec.shape, spec.keys_table, head.last_offset if head else None)
+    left = without_processed(found, situation, spec.keys_table, head.last_offset if head else None)
+    return without_covered(left, computed_ahead(context, spec.name), spec.shape)
 
 
 def by_processed_keys(run: StepRun, situation: Situation, due: Sequence[FailedKey]) -> None:
     """Compute the keys that the full comparison finds, but for failed ones that wait; positions move to the pins."""
-    waiting = {entry.key for entry in situation.failed} - {entry.key for entry in due}
     found = processed_keys_say(run.context, situation)
     with ExitStack() as stack:
         columns = run.shape.keys
         retried = by_columns(run, due).get(columns, [])
         scope = scope_of(run, columns, found, retried, stack)
-        scope = _without(run.shape, scope, waiting - _changed_since(run.context, situation, waiting))
         run.do(
             situation,
             Work(
@@ -119,26 +163,6 @@ def by_processed_keys(run: StepRun, situation: Situation, due: Sequence[FailedKe
                 rows_in=sum(entry.records for entry in situation.pending),
             ),
         )
-
-
-def _changed_since(context: TableContext, situation: Situation, waiting: set[str]) -> set[str]:
-    """Those of some failed keys that waiting records speak for: a change does not wait."""
-    if not waiting:
-        return set()
-    changed: set[str] = set()
-    for entry in candidates(context, situation):
-        keys = entry.keys.rows if isinstance(entry.keys, LocalFrame) else entry.keys.frame.toArrow()
-        changed.update(key_texts(keys.select(list(entry.columns))))
-    return changed & waiting
-
-
-def _without(shape: Shape, scope: Scope, texts: set[str]) -> Scope:
-    mine = [text for text in texts if set(columns_of(text)) == set(scope.columns)]
-    if not mine or not isinstance(scope, KeyValues):
-        return scope
-    gone = set(comparable(keys_of(mine, scope.columns, shape.key_types)))
-    kept = [key not in gone for key in comparable(scope.values)]
-    return KeyValues(scope.values.filter(pa.array(kept, pa.bool_())))
 
 
 # --- looking ----------------------------------------------------------------------------------------------------------
@@ -169,12 +193,9 @@ def changed_idx_count(context: TableContext, situation: Situation) -> int:
     if shape.shares_all_keys:
         found = _taken_now(context, situation)
         if all(isinstance(entry.keys, LocalFrame) for entry in found):
-            tables = [
-                entry.keys.rows.select(list(shape.group)) for entry in found if isinstance(entry.keys, LocalFrame)
-            ]
             due = [entry.key for entry in situation.due if set(columns_of(entry.key)) == set(shape.group)]
-            tables.append(keys_of(due, shape.group, shape.key_types))
-            return distinct(pa.concat_tables(tables)).num_rows
+            retried = LocalFrame(keys_of(due, shape.group, shape.key_types))
+            return _at_hand(shape, shape.group, [*(entry.keys for entry in found), retried]).num_rows
     return changed_idx(context, situation).count()
 
 

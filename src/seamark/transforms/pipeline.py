@@ -15,7 +15,7 @@ from seamark.transforms.changelist import ChangeList
 from seamark.transforms.declare import BatchTransform, RunConfig
 from seamark.transforms.report import RunReport, StepPlan, StepReport
 from seamark.transforms.run import OnBatch
-from seamark.transforms.situation import Known
+from seamark.transforms.situation import Known, refuse_written_by_hand
 from seamark.transforms.spec import FindTable, StepSpec, resolve
 from seamark.transforms.step import Step
 
@@ -40,8 +40,10 @@ class Pipeline:
         spec = resolve(declared, self._find)
         self._refuse_second(spec)
         self._refuse_cycle(spec)
+        refuse_written_by_hand(spec, self._context.control.index.heads())
         step = Step(self._context, spec, self.makers, self._wait)
         self.steps[spec.name] = step
+        self._context.makers.update({output.name: spec.name for output in spec.written})
         return step
 
     def step(self, name: str) -> Step:
@@ -175,5 +177,6 @@ def _reported(step: Step, config: RunConfig, run: Callable[[], StepReport]) -> S
         if config.fail_fast:
             raise
         level = logging.WARNING if isinstance(error, SeamarkError) else logging.ERROR
-        log.log(level, "step '%s' could not run: %s", step.name, error)
+        told = {"step": step.name, "stopped_by": type(error).__name__}
+        log.log(level, "step '%s' could not run: %s", step.name, error, extra={"seamark": told})
         return StepReport(step.name, mode="failed", error=error, seconds=time.monotonic() - begun)

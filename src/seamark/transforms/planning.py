@@ -5,8 +5,9 @@ from __future__ import annotations
 from seamark.errors import DefinitionChanged
 from seamark.tables.context import TableContext
 from seamark.tables.frames import LocalFrame
+from seamark.tables.stage import SMALL_RECORDS
 from seamark.transforms.batches import cut_batches
-from seamark.transforms.partial import waiting_keys
+from seamark.transforms.partial import changed_idx_count, waiting_keys
 from seamark.transforms.ranges import rows_at_most
 from seamark.transforms.report import InputPlan, StepPlan
 from seamark.transforms.shape import Input, Shape
@@ -41,7 +42,7 @@ def _mode(context: TableContext, situation: Situation) -> tuple[str, str]:
         added = ", ".join(situation.new_outputs)
         return "recompute", f"new output {added}" if added else "its definition changed"
     if situation.unfinished is not None:
-        return situation.unfinished_mode or "all keys", "a pass over all keys goes on where it was cut off"
+        return situation.unfinished.mode, "a pass over all keys goes on where it was cut off"
     if situation.has_records:
         because = situation.all_keys_because()
         if because is not None:
@@ -96,20 +97,26 @@ def _keys(context: TableContext, situation: Situation, mode: str) -> tuple[int, 
     if not shape.group:
         return 1, True
     if mode in ("all keys", "recompute"):
-        holders = [i for i in shape.plain if set(shape.group) <= set(i.columns)] or [shape.primary]
-        return sum(rows_at_most(source, situation.read) for source in holders), False
-    count, exact = len(situation.due), True
-    if situation.has_records:
-        for entry in situation.pending:  # a reference's changes would have to be joined to find their keys
-            exact = exact and (entry.records == 0 or not _is_joined(shape, entry.table))
-        if exact:
-            found = waiting_keys(context, situation)
-            if all(isinstance(entry.keys, LocalFrame) for entry in found):
-                from seamark.transforms.partial import changed_idx_count
+        return _every_key(situation), False
+    count = len(situation.due)
+    if not situation.has_records:
+        return count, True
+    direct = [entry.records for entry in situation.pending if not _is_joined(shape, entry.table)]
+    if not shape.shares_all_keys or sum(direct) < sum(entry.records for entry in situation.pending):
+        # changes would have to be joined to find their keys, which is work: any key may be among them
+        return count + _every_key(situation) + sum(direct), False
+    if sum(direct) <= SMALL_RECORDS and all(
+        isinstance(entry.keys, LocalFrame) for entry in waiting_keys(context, situation)
+    ):
+        return changed_idx_count(context, situation), True
+    return count + sum(direct), False
 
-                return changed_idx_count(context, situation), True
-        count += sum(entry.records for entry in situation.pending)
-    return count, exact and not situation.has_records
+
+def _every_key(situation: Situation) -> int:
+    """How many keys the inputs have, at the most."""
+    shape = situation.spec.shape
+    holders = [i for i in shape.plain if set(shape.group) <= set(i.columns)] or [shape.primary]
+    return sum(rows_at_most(source, situation.read) for source in holders)
 
 
 def _is_joined(shape: Shape, table: str) -> bool:

@@ -127,7 +127,8 @@ def _stage_again(
         block_rows=max([2, *sizes]) if len(sizes) > 1 else max([context.block_rows, *sizes]),
     )
     scope = scope_then(context, recipe.shape, commit, stack)
-    if scope is None:
+    skipped = commit.checkpoint is not None and bool(commit.checkpoint.skipped)
+    if scope is None or (skipped and not recipe.shape.keys):  # the one global result failed: nothing was touched
         return stage_nothing(target)
     rows, left_alone = _compute_again(context, spec, recipe, output, commit, scope, stack)
     change = change_of(output, rows, scope, left_alone, commit.last_before)
@@ -191,7 +192,9 @@ def _compute_again(
             return call(recipe.shape, recipe.function, part, context, stack)
 
         results = compute_isolating(gathered, one_call, context, stack, fail_fast=False)
-    failed = _failed_then(recipe.shape, scope, checkpoint.skipped, results)
+    # A key that stands as failed after a commit was not made by it: it failed in it, or was left out as tried before.
+    left_alone = dict.fromkeys([*checkpoint.skipped, *(entry.key for entry in checkpoint.failed)])
+    failed = _failed_then(recipe.shape, scope, list(left_alone), results)
     if spec.keys_table is not None and output.name == spec.keys_table.name:
         return [processed_rows(gathered, failed, read_then(checkpoint), spec.keys_table)], failed
     place = [entry.name for entry in recipe.shape.outputs].index(output.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -10,23 +11,33 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from seamark.control import CoveredKey, FailedKey, Lease, RunRecord
-from seamark.errors import TooManyFailures
+from seamark.errors import ComputeFailed, TooManyFailures
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame
 from seamark.tables.publish import Progress, Writing
+from seamark.tables.slices import OpCounts
 from seamark.transforms.batches import Pin, Taken
 from seamark.transforms.checkpoint import Checkpoint, RangeMark, ReadAt, taken_intervals
 from seamark.transforms.commit import Batch, Committed, Committer, Covered, least_watermark, position_at
-from seamark.transforms.compute import Results, call
+from seamark.transforms.compute import (
+    KeyTrouble,
+    Results,
+    asserted_scope,
+    blamed,
+    call,
+    call_uncomputed,
+    foreign_key_in,
+)
 from seamark.transforms.declare import RunConfig
 from seamark.transforms.failures import failed_again, held_by
 from seamark.transforms.gather import Gathered, KnownRows, gather
 from seamark.transforms.isolate import compute_isolating
 from seamark.transforms.keys import key_texts
 from seamark.transforms.nondeterminism import warn_of_chance
+from seamark.transforms.observe import batch_observers
 from seamark.transforms.pandas_call import compute_pandas
 from seamark.transforms.report import StepReport
-from seamark.transforms.scope import KeyValues, Scope
+from seamark.transforms.scope import AllKeys, KeyRange, KeyValues, Scope, no_keys
 from seamark.transforms.situation import Situation
 from seamark.transforms.spec import StepSpec
 from seamark.transforms.tally import count_scope
@@ -88,6 +99,7 @@ class StepRun:
         self.shape = spec.shape
         self.config = config
         self.report = report
+        self.pins: Mapping[str, Pin] = {}  # how far it reads, once it has looked
         self.tried: set[str] = set()  # failed keys that this run has taken already
         self.added: dict[str, tuple[int | None, int | None]] = {}  # records added to each output, as (after, upto]
         self.offsets: dict[str, float] = {}  # times up to which inputs were covered
@@ -101,18 +113,66 @@ class StepRun:
 
     def do(self, situation: Situation, work: Work, *, batches_left: int = 0) -> None:
         """Compute a batch and commit it."""
+        begun = time.monotonic()
         with ExitStack() as stack:
-            self._commit(situation, self._compute(situation, work, stack))
+            self._compute_and_commit(situation, work, stack)
         self.report.batches += 1
+        for observe in batch_observers:
+            observe(self.spec.name, time.monotonic() - begun)
         self._on_batch(self.report, batches_left)
+
+    def _compute_and_commit(self, situation: Situation, work: Work, stack: ExitStack) -> None:
+        """A large frame is computed once, while it is written. Only when that fails is it computed before.
+
+        Then the keys to blame can be found, and the others are committed.
+        """
+        gathered = None if work.is_empty else gather(self.shape, work.scope, situation.read, work.known)
+        trouble = None
+        if gathered is not None and self._is_large(gathered):
+            try:
+                self._commit(situation, self._uncomputed(situation, work, gathered))
+                return
+            except KeyTrouble as error:
+                trouble = error
+            except ComputeFailed as error:
+                trouble = self._trouble_in(error)
+        self._commit(situation, self._compute(situation, work, stack, gathered, trouble))
+
+    def _is_large(self, gathered: Gathered) -> bool:
+        by_range = isinstance(gathered.scope, AllKeys | KeyRange)
+        return by_range and not gathered.are_local and not self.spec.options.pandas
+
+    def _uncomputed(self, situation: Situation, work: Work, gathered: Gathered) -> Done:
+        assert isinstance(gathered.scope, AllKeys | KeyRange)
+        results = Results.none(self.shape)
+        frames = call_uncomputed(self.shape, warn_of_chance(self.spec), gathered)
+        pairs = zip(self.shape.outputs, frames, strict=True)
+        results.add([asserted_scope(self.shape, output, frame, gathered.scope) for output, frame in pairs])
+        return self._done(situation, work, gathered, results)
+
+    def _trouble_in(self, error: ComputeFailed) -> KeyTrouble:
+        """The function's failure behind a failed write, or the error raised if something else is behind it."""
+        cause = error.__cause__ or error
+        foreign = foreign_key_in(self.shape, str(cause))
+        if foreign is not None:
+            raise foreign from None
+        trouble = blamed(cause)
+        if not isinstance(trouble, KeyTrouble):
+            raise error
+        return trouble
 
     def do_together(self, situation: Situation, works: Sequence[Work], whole: Work) -> None:
         """Compute batch after batch, and commit all of them at once as `whole`."""
         with ExitStack() as stack:
-            done = [self._compute(situation, work, stack) for work in works]
+            done = []
             results = Results.none(self.shape)
-            for part in done:
+            for work in works:
+                gathered = None if work.is_empty else gather(self.shape, work.scope, situation.read, work.known)
+                part = self._compute(situation, work, stack, gathered)
+                done.append(part)
                 results.failed += part.results.failed
+                results.causes += part.results.causes
+                self._refuse_too_many(results)
             rows = [[piece for part in done for piece in part.rows[n]] for n in range(len(self.spec.written))]
             self._commit(situation, Done(whole, results, rows, sum(part.keys for part in done)))
         self.report.batches += len(works)
@@ -130,27 +190,40 @@ class StepRun:
 
     # --- computing ----------------------------------------------------------------------------------------------------
 
-    def _compute(self, situation: Situation, work: Work, stack: ExitStack) -> Done:
-        if work.is_empty:
+    def _compute(
+        self,
+        situation: Situation,
+        work: Work,
+        stack: ExitStack,
+        gathered: Gathered | None,
+        trouble: KeyTrouble | None = None,
+    ) -> Done:
+        if gathered is None:
             return Done(work, Results.none(self.shape), [[] for _ in self.spec.written], 0)
-        gathered = gather(self.shape, work.scope, situation.read, work.known)
-        results = self._call(gathered, stack)
-        failed = self.report.failed + sum(max(keys.num_rows, 1) for keys, _ in results.failed)
-        if failed > self.spec.options.max_failed_keys:
-            raise self._too_many(failed, results)
+        results = self._call(gathered, stack, trouble)
+        self._refuse_too_many(results)
+        return self._done(situation, work, gathered, results)
+
+    def _done(self, situation: Situation, work: Work, gathered: Gathered, results: Results) -> Done:
         rows = [list(pieces) for pieces in results.outputs]
         if self.spec.keys_table is not None:
             rows.append([processed_rows(gathered, failed_keys(results), situation.read, self.spec.keys_table)])
         return Done(work, results, rows, count_scope(gathered, situation.read))
 
-    def _call(self, gathered: Gathered, stack: ExitStack) -> Results:
+    def _call(self, gathered: Gathered, stack: ExitStack, trouble: KeyTrouble | None) -> Results:
         if self.spec.options.pandas:
             return compute_pandas(gathered, self.spec.function, self.context, stack, fail_fast=self._fail_fast)
 
         def one_call(part: Gathered) -> list[CheckedFrame]:
             return call(self.shape, warn_of_chance(self.spec), part, self.context, stack)
 
-        return compute_isolating(gathered, one_call, self.context, stack, fail_fast=self._fail_fast)
+        fail_fast = self._fail_fast
+        return compute_isolating(gathered, one_call, self.context, stack, fail_fast=fail_fast, trouble=trouble)
+
+    def _refuse_too_many(self, results: Results) -> None:
+        failed = self.report.failed + sum(max(keys.num_rows, 1) for keys, _ in results.failed)
+        if failed > self.spec.options.max_failed_keys:
+            raise self._too_many(failed, results)
 
     def _too_many(self, count: int, results: Results) -> TooManyFailures:
         keys, text = results.failed[0]
@@ -168,12 +241,11 @@ class StepRun:
     def _commit(self, situation: Situation, done: Done) -> None:
         work, now = done.work, self.context.clock.now().timestamp()
         standing = self._standing_failures(situation)
-        failed = failed_again(self.spec.name, done.results.failed, standing, now)
+        read_at = json.dumps({table: -1 if offset is None else offset for table, offset in situation.read.items()})
+        failed = failed_again(self.spec.name, done.results.failed, standing, now, read_at)
         cured = held_by(self.context, self.shape, work.scope, [key for key in standing if key not in failed])
         left = {key: entry for key, entry in standing.items() if key not in cured} | failed
-        covered, passed = self._covered_keys(work, failed, situation.read, now)
-        self.report.keys += done.keys
-        self.report.rows_in += work.rows_in
+        covered, passed = self._covered_keys(work, failed, situation, read_at, now)
         positions = [
             position_at(self.context, self.spec.name, entry, situation.generation(entry.table)) for entry in work.covers
         ]
@@ -187,7 +259,7 @@ class StepRun:
         )
         batch = self._batch(situation, done, tuple(left.values()), tuple(failed))
         committed = self._committer.commit(batch, self._record(work, situation.pins), progress)
-        self._tell(work, committed, failed)
+        self._tell(done, committed, failed)
         self._failures = left
         self.tried.update(failed, work.keys)
         self.offsets.update({p.input_table: p.update_ts for p in positions if p.update_ts is not None})
@@ -206,47 +278,59 @@ class StepRun:
             failed=standing,
             skipped=failed,
             selected_at=dict(situation.before) if self.shape.looked_up else None,
+            open_pass=None if work.range is not None or work.completes else situation.unfinished,
         )
-        heads = [situation.heads.get(table) for table in self.shape.sources]
+        global_failure = bool(failed) and not self.shape.keys  # then the rows that stand are left as they are
         return Batch(
-            scope=work.scope,
+            scope=no_keys(self.shape) if global_failure else work.scope,
             outputs=tuple(tuple(pieces) for pieces in done.rows),
             checkpoint=checkpoint,
             covered=work.covers,
             left_alone=failed_keys(done.results),
-            watermark=least_watermark(self.context, heads) if work.completes else None,
+            watermark=least_watermark(self.context, situation.pins.values()) if work.completes else None,
         )
 
     def _standing_failures(self, situation: Situation) -> dict[str, FailedKey]:
         return self._failures if self._failures is not None else {entry.key: entry for entry in situation.failed}
 
     def _covered_keys(
-        self, work: Work, failed: Mapping[str, FailedKey], read: Mapping[str, int | None], now: float
+        self, work: Work, failed: Mapping[str, FailedKey], situation: Situation, read_at: str, now: float
     ) -> tuple[tuple[CoveredKey, ...], list[str]]:
-        """Keys to remember as computed ahead of the positions, and keys to forget because the positions pass them."""
-        if work.remember and isinstance(work.scope, KeyValues):
-            at = json.dumps({table: -1 if offset is None else offset for table, offset in read.items()})
-            texts = [text for text in key_texts(work.scope.values) if text not in failed]
-            return tuple(CoveredKey(self.spec.name, text, now, at) for text in texts), []
-        if work.completes:
-            return (), [entry.key for entry in self.context.control.index.covered_keys(self.spec.name)]
-        return (), []
+        """Keys to remember as computed ahead of the positions, and keys to forget.
 
-    def _record(self, work: Work, pins: Mapping[str, Pin]) -> RunRecord:
-        return RunRecord(
-            run_id=self._writing.run_id,
-            step=self.spec.name,
-            mode=work.mode,
-            started=self._started,
-            ended=self.context.clock.now().timestamp(),
-            pins=json.dumps({table: pin.offset for table, pin in pins.items()}),
-            rows_in=self.report.rows_in,
-            rows_out=self.report.rows_out,
-        )
+        Those are forgotten when the positions pass them, and when all keys are to be computed by another definition.
+        """
+        forgotten: list[str] = []
+        if work.completes or situation.begins_anew:
+            forgotten = [entry.key for entry in self.context.control.index.covered_keys(self.spec.name)]
+        if not work.remember or not isinstance(work.scope, KeyValues):
+            return (), forgotten
+        texts = [text for text in key_texts(work.scope.values) if text not in failed]
+        return tuple(CoveredKey(self.spec.name, text, now, read_at) for text in texts), forgotten
 
-    def _tell(self, work: Work, committed: Committed, failed: Mapping[str, FailedKey]) -> None:
+    def _record(self, work: Work, pins: Mapping[str, Pin]) -> Callable[[OpCounts], RunRecord]:
+        """The run's row after a commit, once it is known what that writes."""
+
+        def record(counts: OpCounts) -> RunRecord:
+            written = counts.appended + counts.corrected + counts.retracted
+            return RunRecord(
+                run_id=self._writing.run_id,
+                step=self.spec.name,
+                mode=work.mode,
+                started=self._started,
+                ended=self.context.clock.now().timestamp(),
+                pins=json.dumps({table: pin.offset for table, pin in pins.items()}),
+                rows_in=self.report.rows_in + work.rows_in,
+                rows_out=self.report.rows_out + written,
+            )
+
+        return record
+
+    def _tell(self, done: Done, committed: Committed, failed: Mapping[str, FailedKey]) -> None:
         report, counts = self.report, committed.counts
-        report.mode = work.mode
+        report.mode = done.work.mode
+        report.keys += done.keys
+        report.rows_in += done.work.rows_in
         report.appended += counts.appended
         report.corrected += counts.corrected
         report.retracted += counts.retracted
@@ -259,4 +343,7 @@ class StepRun:
 def failed_keys(results: Results) -> pa.Table | None:
     """The keys that failed in a batch, or None."""
     tables = [keys for keys, _ in results.failed if keys.column_names]
-    return pa.concat_tables(tables) if tables else None
+    if not tables:
+        return None
+    schema = pa.schema([field.with_nullable(True) for field in tables[0].schema])
+    return pa.concat_tables([table.cast(schema) for table in tables])

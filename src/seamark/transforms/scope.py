@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -13,8 +12,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from seamark.tables.frames import quoted
-from seamark.tables.read import EVERYTHING, KeyChoice, TableSource, choose_values, literal
+from seamark.tables.read import EVERYTHING, KeyChoice, TableSource, all_of, choose_values, literal
 from seamark.transforms.keys import comparable, sortable
+from seamark.transforms.shape import Shape
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class KeyRange:
             parts.append(whole <= self._struct(source, self.upto))
             if self.upto[0] is not None and self.after is not None and self.after[0] is not None:
                 parts.append(first <= literal(source, self.columns[0], self.upto[0]))
-        return reduce(lambda one, other: one & other, parts, F.lit(True))
+        return all_of(parts)
 
     def _struct(self, source: TableSource, values: tuple[Any, ...]) -> Column:
         fields = [literal(source, n, v).alias(n) for n, v in zip(self.columns, values, strict=True)]
@@ -119,16 +119,21 @@ def outside(scope: Scope, rows: DataFrame, source: TableSource) -> DataFrame:
         return rows.where(F.lit(False))
     wanted = choice.keys.select(*[F.col(quoted(name)).alias(f"its {name}") for name in choice.columns])
     same = [rows[quoted(name)].eqNullSafe(wanted[quoted(f"its {name}")]) for name in choice.columns]
-    return rows.join(wanted, reduce(lambda one, other: one & other, same), "left_anti")
+    return rows.join(wanted, all_of(same), "left_anti")
 
 
 def filter_rows(scope: Scope, rows: pa.Table) -> pa.Table:
     """Rows at hand that belong to a scope."""
     if isinstance(scope, AllKeys) or not scope.columns:
         return rows
+    return rows.filter(pa.array(held_rows(scope, rows), pa.bool_()))
+
+
+def held_rows(scope: Scope, rows: pa.Table) -> list[bool]:
+    """For each row at hand, whether it belongs to a scope."""
     if isinstance(scope, KeyFrame):
-        raise TypeError("a frame of keys is never compared with rows at hand")
-    return rows.filter(pa.array(scope.holds(rows), pa.bool_()))
+        return key_frame_holds(scope, rows.select(list(scope.columns))) if rows.num_rows else []
+    return scope.holds(rows)
 
 
 def cut_into_ranges(columns: Sequence[str], bounds: Sequence[tuple[Any, ...]]) -> list[KeyRange | AllKeys]:
@@ -156,6 +161,12 @@ def key_frame_holds(scope: KeyFrame, keys: pa.Table) -> list[bool]:
     """For each of some keys, whether a frame of keys has it."""
     mine = scope.frame.sparkSession.createDataFrame(keys)
     same = [mine[quoted(name)].eqNullSafe(scope.frame[quoted(name)]) for name in scope.columns]
-    found = mine.join(scope.frame, reduce(lambda one, other: one & other, same), "left_semi").toArrow()
+    found = mine.join(scope.frame, all_of(same), "left_semi").toArrow()
     there = set(comparable(found.select(list(scope.columns)).cast(keys.schema)))
     return [key in there for key in comparable(keys)]
+
+
+def no_keys(shape: Shape) -> KeyValues:
+    """A scope without any key."""
+    columns = shape.group or ("none",)
+    return KeyValues(pa.schema([pa.field(n, shape.key_types.get(n, pa.int64())) for n in columns]).empty_table())

@@ -13,12 +13,13 @@ from pyspark.sql import functions as F
 
 from seamark.control import BlockEntry
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
-from seamark.tables.read import TableSource, choose_values, read_images
+from seamark.tables.read import TableSource, all_of, read_images, read_slices
 from seamark.transforms.fetch import read_for, read_interval
 from seamark.transforms.keys import comparable, distinct
+from seamark.transforms.scope import KeyValues
 from seamark.transforms.shape import Input, Shape
 
-LAST = "offset"  # beside each key: the last record that speaks for it
+FIRST, LAST = "its first", "offset"  # beside each key: the first and the last record that speak for it
 
 
 @dataclass(frozen=True)
@@ -92,12 +93,15 @@ def _grouped(records: CheckedFrame, columns: Sequence[str]) -> CheckedFrame:
     names = list(columns)
     if isinstance(records, SparkFrame):
         by = [quoted(name) for name in names]
-        return SparkFrame(records.frame.groupBy(*by).agg(F.max(LAST).alias(LAST)))
+        first = FIRST if FIRST in records.frame.columns else LAST
+        return SparkFrame(records.frame.groupBy(*by).agg(F.min(first).alias(FIRST), F.max(LAST).alias(LAST)))
     rows = records.rows
+    if FIRST not in rows.column_names:
+        rows = rows.append_column(FIRST, rows.column(LAST))
     if not names:
-        return LocalFrame(rows.select([LAST]).sort_by([(LAST, "descending")]).slice(0, 1))
-    grouped = rows.group_by(names).aggregate([(LAST, "max")])
-    return LocalFrame(grouped.select([*names, f"{LAST}_max"]).rename_columns([*names, LAST]))
+        return LocalFrame(rows.select([FIRST, LAST]).sort_by([(LAST, "descending")]).slice(0, 1))
+    grouped = rows.group_by(names).aggregate([(FIRST, "min"), (LAST, "max")])
+    return LocalFrame(grouped.select([*names, f"{FIRST}_min", f"{LAST}_max"]).rename_columns([*names, FIRST, LAST]))
 
 
 # --- a reference ------------------------------------------------------------------------------------------------------
@@ -111,8 +115,8 @@ def _by_reverse_join(shape: Shape, reference: Input, change: Changes, read: Mapp
     if isinstance(values, LocalFrame) and values.rows.num_rows == 0:
         return Found(change.table, columns, LocalFrame(_no_keys(shape, columns)))
     if isinstance(values, LocalFrame):
-        mine = values.rows.drop_columns([LAST])
-        rows = read_for(primary.source, choose_values(primary.source, mine), upto, few=True)
+        mine = values.rows.drop_columns([FIRST, LAST])
+        rows = read_for(primary.source, KeyValues(mine), upto)
         if isinstance(rows, LocalFrame):
             return Found(change.table, columns, LocalFrame(_joined_at_hand(columns, rows.rows, values.rows)))
         spoken = primary.source.context.session().createDataFrame(values.rows)
@@ -129,9 +133,9 @@ def _reference_values(shape: Shape, reference: Input, change: Changes) -> Checke
     grouped = _grouped(change.images(reference.source, _once(theirs)), _once(theirs))
     if isinstance(grouped, SparkFrame):
         picked = [F.col(quoted(t)).alias(m) for m, t in zip(mine, theirs, strict=True)]
-        return SparkFrame(grouped.frame.select(*picked, LAST).dropna(subset=mine))
-    columns = [grouped.rows.column(name) for name in theirs]
-    table = pa.Table.from_arrays([*columns, grouped.rows.column(LAST)], names=[*mine, LAST])
+        return SparkFrame(grouped.frame.select(*picked, FIRST, LAST).dropna(subset=mine))
+    columns = [grouped.rows.column(name) for name in [*theirs, FIRST, LAST]]
+    table = pa.Table.from_arrays(columns, names=[*mine, FIRST, LAST])
     return LocalFrame(fitting(table.drop_null(), dict(zip(mine, types, strict=True))))
 
 
@@ -164,24 +168,29 @@ def _fits(value: pa.Scalar, wanted: pa.DataType) -> bool:
 
 
 def _joined_at_hand(columns: Sequence[str], rows: pa.Table, values: pa.Table) -> pa.Table:
-    names = [name for name in values.column_names if name != LAST]
-    last = dict(zip(comparable(values.select(names)), values.column(LAST).to_pylist(), strict=True))
-    offsets = pa.array([last[key] for key in comparable(rows.select(names))], pa.int64())
-    spoken = _grouped(LocalFrame(rows.select(list(columns)).append_column(LAST, offsets)), columns)
+    names = [name for name in values.column_names if name not in (FIRST, LAST)]
+    places = {key: place for place, key in enumerate(comparable(values.select(names)))}
+    mine = pa.array([places[key] for key in comparable(rows.select(names))], pa.int64())
+    keys = rows.select(list(columns))
+    for name in (FIRST, LAST):
+        keys = keys.append_column(name, values.column(name).take(mine))
+    spoken = _grouped(LocalFrame(keys), columns)
     assert isinstance(spoken, LocalFrame)
     return spoken.rows
 
 
 def _joined(columns: Sequence[str], rows: DataFrame, values: DataFrame) -> DataFrame:
-    names = [name for name in values.columns if name != LAST]
-    renamed = values.select(*[F.col(quoted(n)).alias(f"its {n}") for n in names], F.col(LAST))
+    names = [name for name in values.columns if name not in (FIRST, LAST)]
+    renamed = values.select(*[F.col(quoted(n)).alias(f"its {n}") for n in names], F.col(FIRST), F.col(LAST))
     same = [rows[quoted(name)] == renamed[quoted(f"its {name}")] for name in names]
-    joined = rows.join(renamed, reduce(lambda one, other: one & other, same))
-    return joined.groupBy(*[quoted(name) for name in columns]).agg(F.max(LAST).alias(LAST))
+    joined = rows.join(renamed, all_of(same))
+    by = [quoted(name) for name in columns]
+    return joined.groupBy(*by).agg(F.min(FIRST).alias(FIRST), F.max(LAST).alias(LAST))
 
 
 def _no_keys(shape: Shape, columns: Sequence[str]) -> pa.Table:
-    return pa.schema([*[pa.field(n, shape.key_types[n]) for n in columns], pa.field(LAST, pa.int64())]).empty_table()
+    offsets = [pa.field(FIRST, pa.int64()), pa.field(LAST, pa.int64())]
+    return pa.schema([*[pa.field(name, shape.key_types[name]) for name in columns], *offsets]).empty_table()
 
 
 # --- keys that only references have -----------------------------------------------------------------------------------
@@ -190,12 +199,19 @@ def _no_keys(shape: Shape, columns: Sequence[str]) -> pa.Table:
 def _through_references(
     shape: Shape, source: Input, change: Changes, read: Mapping[str, int | None], before: Mapping[str, int | None]
 ) -> Iterator[Found]:
-    """Keys looked up twice, where the rows were last made and where they are made now: a row may have moved between."""
+    """Keys looked up in all that the inputs were from where rows were last made to where they are made now.
+
+    A row may have moved in between, and a partial run may have made rows of what it found on the way.
+    """
+
+    def versions(looked_at: Input) -> DataFrame:
+        return _versions(looked_at, before[looked_at.table], read[looked_at.table])
+
     if source is shape.primary:
         images = _images(source, change, source.columns)
-        frames = [with_keys(shape, images, at).select(*_key_columns(shape), LAST) for at in (before, read)]
+        frames = [_with_keys(shape, images, versions).select(*_key_columns(shape), LAST)]
     elif source.is_reference:
-        frames = [_keys_of_reference(shape, source, change, at) for at in (before, read)]
+        frames = [_keys_of_reference(shape, source, change, versions)]
         if set(shape.keys) <= set(source.columns):
             frames.append(_images(source, change, shape.keys).select(*_key_columns(shape), LAST))
     else:
@@ -214,28 +230,46 @@ def _key_columns(shape: Shape) -> list[str]:
     return [quoted(name) for name in shape.keys]
 
 
-def _keys_of_reference(shape: Shape, reference: Input, change: Changes, at: Mapping[str, int | None]) -> DataFrame:
+def _versions(source: Input, before: int | None, read: int | None) -> DataFrame:
+    """The rows of an input at one record, and all images that they had from there to another."""
+    table, names = source.source, [quoted(name) for name in source.columns]
+    rows = read_images(table, upto=before).select(*names)
+    if read is None:
+        return rows
+    blocks = table.context.control.index.slices(table.name, after=before, upto=read)
+    return rows.unionByName(read_slices(table, blocks).select(*names)) if blocks else rows
+
+
+def _keys_of_reference(
+    shape: Shape, reference: Input, change: Changes, versions: Callable[[Input], DataFrame]
+) -> DataFrame:
     theirs = [name for _, name in reference.join_keys]
     changed = _images(reference, change, _once(theirs))
     values = changed.groupBy(*[quoted(name) for name in _once(theirs)]).agg(F.max(LAST).alias(LAST))
     renamed = values.select(*[F.col(quoted(name)).alias(f"its {name}") for name in _once(theirs)], F.col(LAST))
-    rows = read_images(shape.primary.source, upto=at[shape.primary.table])
+    rows = versions(shape.primary)
     same = [rows[quoted(mine)] == renamed[quoted(f"its {name}")] for mine, name in reference.join_keys]
-    joined = rows.join(renamed, reduce(lambda one, other: one & other, same))
-    return with_keys(shape, joined, at).select(*_key_columns(shape), LAST)
+    joined = rows.join(renamed, all_of(same))
+    return _with_keys(shape, joined, versions).select(*_key_columns(shape), LAST)
 
 
 def with_keys(shape: Shape, primary_rows: DataFrame, at: Mapping[str, int | None]) -> DataFrame:
     """Rows of the primary with the keys that their references have, at given positions; NULL where there is none."""
+    return _with_keys(shape, primary_rows, lambda reference: read_images(reference.source, upto=at[reference.table]))
+
+
+def _with_keys(shape: Shape, primary_rows: DataFrame, rows_of: Callable[[Input], DataFrame]) -> DataFrame:
     rows = primary_rows
-    for reference in dict.fromkeys(shape.home_reference(name) for name in shape.looked_up):
+    for reference in shape.references:
         wanted = [name for name in shape.looked_up if shape.home_reference(name) is reference]
-        theirs = read_images(reference.source, upto=at[reference.table]).select(
+        if not wanted:
+            continue
+        theirs = rows_of(reference).select(
             *[F.col(quoted(name)).alias(f"its {name}") for _, name in reference.join_keys],
             *[F.col(quoted(name)) for name in wanted],
         )
         same = [rows[quoted(mine)] == theirs[quoted(f"its {name}")] for mine, name in reference.join_keys]
-        rows = rows.join(theirs, reduce(lambda one, other: one & other, same), "left")
+        rows = rows.join(theirs, all_of(same), "left")
         rows = rows.drop(*[f"its {name}" for _, name in reference.join_keys])
     return rows
 
@@ -248,7 +282,13 @@ def joined_keys(found: Sequence[Found], session: Callable[[], SparkSession]) -> 
     columns = list(found[0].columns)
     if all(isinstance(entry.keys, LocalFrame) for entry in found):
         tables = [entry.keys.rows.select(columns) for entry in found if isinstance(entry.keys, LocalFrame)]
-        return LocalFrame(distinct(pa.concat_tables(tables)))
+        if not columns:  # one global key; pyarrow loses the number of rows where it joins tables without columns
+            return LocalFrame(next((table.slice(0, 1) for table in tables if table.num_rows), tables[0]))
+        if not columns:  # joining tables without columns would lose their rows
+            return LocalFrame(max(tables, key=lambda table: table.num_rows).slice(0, 1))
+        # whether a column may hold NULL is not the same in every table, and does not matter here
+        schema = pa.schema([field.with_nullable(True) for field in tables[0].schema])
+        return LocalFrame(distinct(pa.concat_tables([table.cast(schema) for table in tables])))
     frames = [_keys_in_spark(entry, columns, session) for entry in found]
     return SparkFrame(reduce(DataFrame.unionByName, frames).distinct())
 

@@ -12,7 +12,7 @@ from seamark.ledger import DatasetKind, SetTransform
 from seamark.tables.context import TableContext
 from seamark.tables.publish import Planned, plan_table
 from seamark.transforms.batches import Pending, Pin, all_keys_because
-from seamark.transforms.checkpoint import Checkpoint, RangeMark
+from seamark.transforms.checkpoint import Checkpoint, OpenPass, RangeMark
 from seamark.transforms.commit import last_checkpoint, least_watermark
 from seamark.transforms.declare import OnChange
 from seamark.transforms.definition import Definition, difference, from_chain
@@ -56,8 +56,7 @@ class Situation:
     due: tuple[FailedKey, ...]
     older: Definition | None  # the definition that the outputs were made by, if it is another one
     new_outputs: tuple[str, ...]  # outputs without a chain, while others have one
-    unfinished: RangeMark | None  # a pass over all keys that did not come to its end
-    unfinished_mode: str | None = None
+    unfinished: OpenPass | None  # a pass over all keys that did not come to its end, or is to begin
     rows: int = 0
 
     @property
@@ -99,9 +98,15 @@ class Situation:
         """Whether a run would do nothing."""
         return not (self.has_records or self.due or self.older or self.must_recompute or self.unfinished)
 
-    def starting_over(self) -> Situation:
-        """The same without the pass that did not come to its end: a new one begins at the first key."""
-        return replace(self, unfinished=None, unfinished_mode=None)
+    @property
+    def begins_anew(self) -> bool:
+        """Whether all keys are to be computed by another definition, and none has been yet."""
+        return self.older is not None and self.unfinished is not None and self.unfinished.mark.upto is None
+
+    def to_recompute(self) -> Situation:
+        """The same with a pass over all keys to come, so that a run of some keys does not make it forgotten."""
+        nothing_done = RangeMark(self.spec.shape.group, None, None, {}, last=False)
+        return replace(self, unfinished=OpenPass("recompute", nothing_done))
 
     def all_keys_because(self) -> str | None:
         """Why a run must go through all keys, or None if changes lead to them."""
@@ -133,7 +138,6 @@ def look(context: TableContext, spec: StepSpec, known: Known, pins: Mapping[str,
     chains = {output.name: plan_table_at(context, heads.get(output.name), output.name) for output in spec.written}
     standing = [name for name, plan in chains.items() if plan.state is not None]
     checkpoint = next((found for name in standing if (found := last_checkpoint(chains[name]))), None)
-    ranged = _unfinished(checkpoint, spec)
     return Situation(
         spec=spec,
         heads=heads,
@@ -143,10 +147,20 @@ def look(context: TableContext, spec: StepSpec, known: Known, pins: Mapping[str,
         due=tuple(key for key in failed if key.retry_after is None or key.retry_after <= now),
         older=_older_definition(context, spec, heads),
         new_outputs=tuple(name for name in chains if name not in standing) if standing else (),
-        unfinished=ranged,
-        unfinished_mode=checkpoint.mode if checkpoint and ranged else None,
+        unfinished=_unfinished(checkpoint, spec, positions),
         rows=_rows(context, spec, pending),
     )
+
+
+def _unfinished(checkpoint: Checkpoint | None, spec: StepSpec, positions: Mapping[str, Position]) -> OpenPass | None:
+    """The pass over all keys that is to be gone on with; it begins anew if a position was reset since it began."""
+    found = checkpoint.unfinished if checkpoint and checkpoint.step == spec.name else None
+    if found is None:
+        return None
+    known, inputs = found.mark.generations, [p for table, p in positions.items() if table in spec.shape.sources]
+    if all(known.get(position.input_table, 0) == position.generation for position in inputs):
+        return found
+    return OpenPass(found.mode, replace(found.mark, upto=None))
 
 
 def plan_table_at(context: TableContext, head: TableHead | None, table: str) -> Planned:
@@ -154,11 +168,6 @@ def plan_table_at(context: TableContext, head: TableHead | None, table: str) -> 
     if head is None:
         return Planned(table, context.files(table), None, None)
     return plan_table(context, table, head)
-
-
-def _unfinished(checkpoint: Checkpoint | None, spec: StepSpec) -> RangeMark | None:
-    ranged = checkpoint.range if checkpoint and checkpoint.step == spec.name else None
-    return ranged if ranged and not ranged.last else None
 
 
 def _rows(context: TableContext, spec: StepSpec, pending: Sequence[Pending]) -> int:
@@ -177,16 +186,11 @@ def _rows(context: TableContext, spec: StepSpec, pending: Sequence[Pending]) -> 
 
 def _older_definition(context: TableContext, spec: StepSpec, heads: Mapping[str, TableHead]) -> Definition | None:
     """The definition that an output was made by, if rows made by it are not as good as those of today's."""
+    refuse_written_by_hand(spec, heads)
     for output in spec.written:
         head = heads.get(output.name)
         if head is None:
             continue
-        if head.kind == DatasetKind.ROOT.name.lower():
-            raise InvalidStep(
-                f"step '{spec.name}' is to write table '{output.name}', which has a chain of rows written by hand. "
-                "Nothing was run.",
-                hint="write to another table; a table is derived from its first commit on, or never.",
-            )
         event = context.files(output.name).block(head.transform_block).event if head.transform_block else None
         older = from_chain(event) if isinstance(event, SetTransform) else None
         if older is None or older.counts != spec.definition.counts:
@@ -194,6 +198,18 @@ def _older_definition(context: TableContext, spec: StepSpec, heads: Mapping[str,
         if isinstance(event, SetTransform) and _inputs_replaced(event, heads):
             return older
     return None
+
+
+def refuse_written_by_hand(spec: StepSpec, heads: Mapping[str, TableHead]) -> None:
+    """Refuse a step on a table that rows were written to by hand."""
+    for output in spec.written:
+        head = heads.get(output.name)
+        if head is not None and head.kind == DatasetKind.ROOT.name.lower():
+            raise InvalidStep(
+                f"step '{spec.name}' is to write table '{output.name}', which has a chain of rows written by hand. "
+                "Nothing was run.",
+                hint="write to another table; a table is derived from its first commit on, or never.",
+            )
 
 
 def _inputs_replaced(event: SetTransform, heads: Mapping[str, TableHead]) -> bool:
@@ -212,6 +228,11 @@ def decide(situation: Situation, policy: OnChange) -> bool:
     if policy == "ask":
         raise definition_changed(situation.spec.name, older, newer)
     return policy == "recompute"
+
+
+def decided(situation: Situation, policy: OnChange) -> Situation:
+    """The situation with a pass over all keys to come, if the definition changed so that one is needed."""
+    return situation.to_recompute() if decide(situation, policy) else situation
 
 
 def definition_changed(step: str, older: Definition, newer: Definition) -> DefinitionChanged:
@@ -233,7 +254,7 @@ def watermark_to_come(context: TableContext, situation: Situation) -> bool:
     )
     if not moved or situation.missing or situation.has_records:
         return False
-    least = least_watermark(context, [situation.heads.get(table) for table in situation.spec.shape.sources])
+    least = least_watermark(context, situation.pins.values())
     if least is None:
         return False
     for output in situation.spec.written:

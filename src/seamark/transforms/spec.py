@@ -23,7 +23,7 @@ from seamark.transforms.declare import (
     OnChange,
     TableOrName,
 )
-from seamark.transforms.definition import Definition, is_project_module, source_and_digest
+from seamark.transforms.definition import Definition, is_project_module, normal_sql, source_and_digest
 from seamark.transforms.shape import Input, Shape, make_shape
 from seamark.transforms.tracking import keys_schema, keys_table_name
 
@@ -82,7 +82,7 @@ def _check_options(name: str, declared: BatchTransform) -> None:
             )
     for option in ("batch_rows", "batch_keys", "max_failed_keys"):
         value = getattr(declared, option)
-        if not isinstance(value, int) or value < (0 if option == "max_failed_keys" else 1):
+        if not isinstance(value, int) or isinstance(value, bool) or value < (0 if option == "max_failed_keys" else 1):
             raise InvalidStep(f"step '{name}': {option}={value!r} is not a positive number. It was not added.")
     if declared.algorithm == "v1" and not declared.track_keys:
         raise InvalidStep(
@@ -167,7 +167,7 @@ def sql_function(text: str, names: Sequence[str], source: TableSource) -> Callab
 
 def _definition(name: str, declared: BatchTransform, shape: Shape, keys_table: TableSource | None) -> Definition:
     if isinstance(declared.func, str):
-        kind, function, source, digest = "sql", name, declared.func, " ".join(declared.func.split())
+        kind, function, source, digest = "sql", name, declared.func, normal_sql(declared.func)
     else:
         kind, function = "pandas" if declared.pandas else "python", getattr(declared.func, "__qualname__", name)
         source, digest = source_and_digest(name, declared.func, declared.version)

@@ -7,17 +7,25 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from seamark.control import FailedKey, Lease, RunRecord
-from seamark.errors import AlreadyRunning, CommitConflict, LeaseHeld, PositionConflict, StagedFilesGone
+from seamark.errors import (
+    AlreadyRunning,
+    CommitConflict,
+    LeaseHeld,
+    PositionConflict,
+    SeamarkError,
+    StagedFilesGone,
+)
 from seamark.tables.context import TableContext
 from seamark.tables.publish import writing
 from seamark.tables.read import TableSource, read_changes
+from seamark.transforms.batches import Pin
 from seamark.transforms.begin import Makers, begin_chains
 from seamark.transforms.changelist import ChangeList, KeyFrames, Recipe
 from seamark.transforms.declare import RunConfig
@@ -28,9 +36,10 @@ from seamark.transforms.partial import by_processed_keys, changed_idx, changed_i
 from seamark.transforms.planning import plan_step
 from seamark.transforms.report import StepPlan, StepReport
 from seamark.transforms.run import OnBatch, StepRun, Work
-from seamark.transforms.situation import Known, Situation, decide, look, watermark_to_come
+from seamark.transforms.scope import no_keys
+from seamark.transforms.situation import Known, Situation, decide, decided, look, watermark_to_come
 from seamark.transforms.spec import StepSpec
-from seamark.transforms.ways import by_changes, by_columns, covers_pins, no_keys, through_all_keys
+from seamark.transforms.ways import by_changes, by_columns, covers_pins, through_all_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -158,11 +167,17 @@ class Step:
 
     def get_changed_idx(self) -> DataFrame:
         """The keys that a run would take now, as a Spark frame."""
-        return changed_idx(self._context, look(self._context, self.spec, Known.of(self._context)))
+        return changed_idx(self._context, self._as_a_run_would())
 
     def get_changed_idx_count(self) -> int:
         """How many keys a run would take now."""
-        return changed_idx_count(self._context, look(self._context, self.spec, Known.of(self._context)))
+        return changed_idx_count(self._context, self._as_a_run_would())
+
+    def _as_a_run_would(self) -> Situation:
+        """Where the step stands; where a run would ask about a changed definition, as if the rows were kept."""
+        situation = look(self._context, self.spec, Known.of(self._context))
+        policy = self.spec.options.on_change
+        return decided(situation, "keep" if policy == "ask" else policy)
 
     def failures(self) -> pd.DataFrame:
         """The keys that failed, as a pandas frame: key columns, error, attempts, process_ts, retry_after."""
@@ -198,9 +213,9 @@ class Step:
         """Do the next piece of what waits; False if nothing does."""
         due = [entry for entry in situation.due if entry.key not in run.tried]
         if recompute:
-            through_all_keys(run, situation.starting_over(), "recompute")
+            through_all_keys(run, situation.to_recompute(), "recompute")
         elif situation.unfinished is not None:
-            through_all_keys(run, situation, situation.unfinished_mode or "all keys")
+            through_all_keys(run, situation, situation.unfinished.mode)
         elif situation.has_records and situation.all_keys_because() is not None:
             through_all_keys(run, situation, "all keys")
         elif situation.has_records and self.spec.options.algorithm == "v1":
@@ -220,14 +235,15 @@ class Step:
         if situation.missing:
             begin_chains(self._context, [self.spec.shape.sources[name] for name in situation.missing], self._makers())
             situation = look(self._context, self.spec, Known.of(self._context))
-        decide(situation, config.on_change or self.spec.options.on_change)
-        return situation
+        run.pins = situation.pins
+        return decided(situation, config.on_change or self.spec.options.on_change)
 
     def _run(
         self, config: RunConfig, what: str, work: Callable[[StepRun], None], on_batch: OnBatch = _silent
     ) -> StepReport:
         """Do some work under the step's lease; planned again if others commit first; recorded also when it fails."""
         context, report = self._context, StepReport(self.name, mode=what)
+        pins: Mapping[str, Pin] = {}
         begun, started = time.monotonic(), context.clock.now().timestamp()
         with self._leased() as lease, writing(context) as run_files:
             try:
@@ -250,9 +266,10 @@ class Step:
                             raise
                         log.info("step '%s' plans again: others committed first", self.name)
                     finally:
+                        pins = run.pins
                         self._remember(run, report)
             except BaseException as error:
-                self._record_failure(run_files.run_id, report, started, error)
+                self._record_failure(run_files.run_id, report, started, pins, error)
                 raise
         report.seconds = time.monotonic() - begun
         if report.batches == 0:
@@ -275,21 +292,26 @@ class Step:
                 hint="wait for the other run to end; after a crash its lease runs out by itself.",
             ) from None
 
-    def _record_failure(self, run_id: str, report: StepReport, started: float, error: BaseException) -> None:
+    def _record_failure(
+        self, run_id: str, report: StepReport, started: float, pins: Mapping[str, Pin], error: BaseException
+    ) -> None:
         text = str(error) if isinstance(error, Exception) else type(error).__name__
-        self._context.control.record_run(
-            RunRecord(
-                run_id=run_id,
-                step=self.name,
-                mode=report.mode,
-                started=started,
-                ended=self._context.clock.now().timestamp(),
-                rows_in=report.rows_in,
-                rows_out=report.rows_out,
-                outcome="failed",
-                error=text[:4000],
-            )
+        record = RunRecord(
+            run_id=run_id,
+            step=self.name,
+            mode=report.mode,
+            started=started,
+            ended=self._context.clock.now().timestamp(),
+            pins=json.dumps({table: pin.offset for table, pin in pins.items()}) if pins else None,
+            rows_in=report.rows_in,
+            rows_out=report.rows_out,
+            outcome="failed",
+            error=text[:4000],
         )
+        try:
+            self._context.control.record_run(record)
+        except SeamarkError as trouble:  # what stopped the run is raised all the same, and may well be the same trouble
+            log.warning("the failed run of step '%s' could not be recorded: %s", self.name, trouble)
 
     def _remember(self, run: StepRun, report: StepReport) -> None:
         """What the run changed, for whoever comes next: frames are made when somebody looks."""

@@ -69,10 +69,15 @@ def _count(gathered: Gathered) -> int:
     return max([*counts, *groups], default=0)
 
 
+def _nullable(rows: pa.Table) -> pa.Table:
+    """Rows whose columns may be NULL: one table's key is another's column that may be."""
+    return rows.cast(pa.schema([field.with_nullable(True) for field in rows.schema]))
+
+
 def _distinct(columns: tuple[str, ...], frames: list[LocalFrame | SparkFrame]) -> int:
     names = list(columns)
     if all(isinstance(frame, LocalFrame) for frame in frames):
-        tables = [frame.rows.select(names) for frame in frames if isinstance(frame, LocalFrame)]
+        tables = [_nullable(frame.rows.select(names)) for frame in frames if isinstance(frame, LocalFrame)]
         return distinct(pa.concat_tables(tables)).num_rows if tables else 0
     session = next(frame.frame.sparkSession for frame in frames if isinstance(frame, SparkFrame))
     union = None

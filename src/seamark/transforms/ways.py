@@ -16,7 +16,7 @@ from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
 from seamark.tables.stage import SMALL_RECORDS
 from seamark.transforms.batches import Taken, cut_batches
-from seamark.transforms.candidates import without_covered
+from seamark.transforms.candidates import computed_ahead, without_covered
 from seamark.transforms.checkpoint import RangeMark, ReadAt
 from seamark.transforms.commit import Covered
 from seamark.transforms.fetch import last_images_at_hand
@@ -24,7 +24,7 @@ from seamark.transforms.gather import KnownRows
 from seamark.transforms.keys import columns_of, comparable, distinct, keys_of, plain, value_from_json
 from seamark.transforms.ranges import ranges_of_all_keys, rows_at_most
 from seamark.transforms.run import StepRun, Work
-from seamark.transforms.scope import AllKeys, KeyFrame, KeyRange, KeyValues, Scope, rest_of_ranges
+from seamark.transforms.scope import AllKeys, KeyFrame, KeyRange, KeyValues, Scope, no_keys, rest_of_ranges
 from seamark.transforms.select import ChangedBlocks, Found, changed_keys, joined_keys
 from seamark.transforms.shape import Shape
 from seamark.transforms.situation import Situation
@@ -63,10 +63,8 @@ def _parts(
     A part's commit moves the positions of the inputs whose keys are all in it or in parts before it.
     """
     changes = [ChangedBlocks(piece.table, piece.blocks) for piece in taken]
-    covered = run.context.control.index.covered_keys(run.spec.name)
-    found = without_covered(
-        list(changed_keys(run.shape, changes, situation.read, situation.before)), covered, run.shape
-    )
+    found = list(changed_keys(run.shape, changes, situation.read, situation.before))
+    found = without_covered(found, computed_ahead(run.context, run.spec.name), run.shape)
     retried = by_columns(run, due)
     kinds: list[Columns] = list(dict.fromkeys([*(entry.columns for entry in found), *retried])) or [run.shape.group]
     known = _known_rows(run, situation, taken)
@@ -133,12 +131,14 @@ def through_all_keys(run: StepRun, situation: Situation, mode: str) -> None:
     """
     works = list(_ranges(run, situation, mode))
     if run.spec.options.commit == "run" and len(works) > 1:
-        mark = works[0].range
+        mark, first = works[0].range, works[0].scope
         first_read = mark.first_read if mark else {}
+        # A pass that goes on leaves alone the keys before its first range: an earlier run has committed them.
+        after = first.after if isinstance(first, KeyRange) else None
         whole = replace(
             works[-1],
-            scope=AllKeys(run.shape.group),
-            range=RangeMark(run.shape.group, None, None, first_read, True),
+            scope=AllKeys(run.shape.group) if after is None else KeyRange(run.shape.group, after, None),
+            range=RangeMark(run.shape.group, _plain(after), None, first_read, True),
             rows_in=works[0].rows_in,
         )
         run.do_together(situation, works, whole)
@@ -151,10 +151,11 @@ def _ranges(run: StepRun, situation: Situation, mode: str) -> Iterator[Work]:
     shape, read = run.shape, situation.read
     ranges = ranges_of_all_keys(shape, read, run.spec.options.batch_keys)
     first_read: Mapping[str, ReadAt] = {table: ReadAt.of(pin) for table, pin in situation.pins.items()}
-    number, resumed = 0, situation.unfinished
+    generations: Mapping[str, int] = {table: situation.generation(table) for table in situation.pins}
+    number, resumed = 0, situation.unfinished.mark if situation.unfinished else None
     if resumed is not None and resumed.upto is not None and resumed.columns == shape.group:
         ranges = rest_of_ranges(ranges, _bound(shape, resumed))
-        first_read, number = resumed.first_read, resumed.number + 1
+        first_read, number, generations = resumed.first_read, resumed.number + 1, resumed.generations
     for place, scope in enumerate(ranges):
         is_last = place == len(ranges) - 1
         after, upto = (scope.after, scope.upto) if isinstance(scope, KeyRange) else (None, None)
@@ -162,7 +163,7 @@ def _ranges(run: StepRun, situation: Situation, mode: str) -> Iterator[Work]:
             scope=scope,
             mode=mode,
             covers=tuple(_covered(situation, table, at) for table, at in first_read.items()) if is_last else (),
-            range=RangeMark(shape.group, _plain(after), _plain(upto), first_read, is_last, number + place),
+            range=RangeMark(shape.group, _plain(after), _plain(upto), first_read, is_last, number + place, generations),
             completes=is_last,
             rows_in=_rows_in(shape, read) if place == 0 else 0,
         )
@@ -192,12 +193,6 @@ def scope_of(run: StepRun, columns: Columns, found: Sequence[Found], texts: Sequ
         return AllKeys() if any_there else no_keys(run.shape)
     given = LocalFrame(keys_of(texts, columns, run.shape.key_types))
     return joined_scope(run.context, run.shape, columns, [*frames, given], stack)
-
-
-def no_keys(shape: Shape) -> KeyValues:
-    """A scope without any key."""
-    columns = shape.group or ("none",)
-    return KeyValues(pa.schema([pa.field(n, shape.key_types.get(n, pa.int64())) for n in columns]).empty_table())
 
 
 def joined_scope(
@@ -235,7 +230,6 @@ def _changes_together(
         if len({work.scope.columns for work in works}) > 1:
             through_all_keys(run, situation, "all keys")  # groups of different kinds overlap
             return
-        works = _each_key_once(works)
         covers = {entry.table: entry for work in works for entry in work.covers}
         whole = Work(
             scope=_union(run, [work.scope for work in works], stack),
@@ -246,13 +240,13 @@ def _changes_together(
             completes=True,
             rows_in=sum(work.rows_in for work in works),
         )
-        run.do_together(situation, works, whole)
+        run.do_together(situation, _each_key_once(works, whole), whole)
 
 
-def _each_key_once(works: Sequence[Work]) -> list[Work]:
-    """The batches without the keys that an earlier one has. Many keys are taken in one batch."""
+def _each_key_once(works: Sequence[Work], whole: Work) -> list[Work]:
+    """The batches without the keys that an earlier one has. Keys that are not at hand are taken in one batch."""
     if any(not isinstance(work.scope, KeyValues) for work in works):
-        return list(works)
+        return [whole]
     seen: set[tuple[object, ...]] = set()
     once = []
     for work in works:

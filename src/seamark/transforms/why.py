@@ -12,7 +12,7 @@ from seamark.errors import FrameMismatch, NoSuchRow
 from seamark.ledger import ExecuteTransform
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame, check_frame
-from seamark.tables.read import TableSource, choose_values
+from seamark.tables.read import TableSource
 from seamark.tables.schema import check_columns
 from seamark.transforms.fetch import OFFSET, read_for
 from seamark.transforms.gather import gather
@@ -51,7 +51,7 @@ def provenance(context: TableContext, source: TableSource, key: Mapping[str, Any
     """The provenance of the row with a key as it stands, or `NoSuchRow`."""
     wanted = _key_row(source, key)
     head = context.control.index.head(source.name)
-    found = read_for(source, choose_values(source, wanted), head.last_offset if head else None, few=True)
+    found = read_for(source, KeyValues(wanted), head.last_offset if head else None)
     rows = _rows(found, 1)
     if not rows:
         shown = ", ".join(f"{name}={value}" for name, value in key.items())

@@ -9,7 +9,7 @@ from datetime import datetime
 from seamark.cli.facts.tables import RunLine, check_names, kind_of, run_lines
 from seamark.cli.plain import plain
 from seamark.control import BlockEntry, TableHead
-from seamark.errors import LedgerError, UsedWrongly, did_you_mean
+from seamark.errors import LedgerError, UnknownStep, UsedWrongly, did_you_mean, nearest
 from seamark.ledger import AddData, ExecuteTransform
 from seamark.ledger.objects import ChainFiles
 from seamark.store import DataStore
@@ -65,6 +65,15 @@ class Log:
 
 
 @dataclass(frozen=True, slots=True)
+class StepLog:
+    """The newest runs of a step, and the tables that it writes."""
+
+    step: str
+    outputs: tuple[str, ...]
+    runs: tuple[RunLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class BlockFacts:
     """One block with all fields of its event."""
 
@@ -90,6 +99,21 @@ def read_log(store: DataStore, table: str, *, limit: int, events: str | None) ->
         tuple(_entry(entry, files, names) for entry in entries),
         _runs(store, table, _step(heads.get(table), files), limit),
     )
+
+
+def read_step_log(store: DataStore, step: str, *, limit: int) -> StepLog:
+    """The newest runs of a step."""
+    return StepLog(step, store.step(step).outputs, run_lines(store.control.index.runs(step, newest=limit)))
+
+
+def names_a_step(store: DataStore, name: str) -> bool:
+    """Whether a name stands for a step and not for a table; one that is most likely a misspelt step is refused."""
+    tables, steps = store.table_names(), store.step_names()
+    if name in tables:
+        return False
+    if name not in steps and nearest(name, [*tables, *steps]) in steps:
+        raise UnknownStep(name, steps)
+    return name in steps
 
 
 def _runs(store: DataStore, table: str, step: str | None, limit: int) -> tuple[RunLine, ...]:

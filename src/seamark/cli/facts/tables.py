@@ -1,4 +1,4 @@
-"""What `ls` and `status` tell: the tables, how far they are, and who is at work."""
+"""What `ls` and `status` tell of tables: what they are, how far they are, and who is at work on them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from seamark.errors import UnknownTable
 from seamark.ledger import DatasetKind
 from seamark.store import DataStore
 from seamark.tables import Table
-
-RUNS_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +27,6 @@ class TableLine:
     offset: int | None
     waiting: int
     last_commit: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """Everything that a project declares or stores."""
-
-    tables: tuple[TableLine, ...]
-    steps: tuple[str, ...] = ()
-    feeds: tuple[str, ...] = ()
-    sinks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,25 +64,10 @@ class RunLine:
     error: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
-    """How the project stands: its tables, who writes now, which leases are held, and the newest runs."""
-
-    at: datetime
-    tables: tuple[TableState, ...]
-    steps: tuple[str, ...]
-    sinks: tuple[str, ...]
-    writing: tuple[str, ...]
-    leases: tuple[LeaseLine, ...]
-    runs: tuple[RunLine, ...]
-
-
-def list_tables(store: DataStore) -> Listing:
+def list_tables(store: DataStore) -> tuple[TableLine, ...]:
     """All tables with kind, key, head and what waits to be folded."""
     heads, tails = store.control.index.heads(), store.control.index.tail_sizes()
-    return Listing(
-        tuple(_line(table, heads.get(name), tails.get(name, (0, 0))[0]) for name, table in store.tables().items())
-    )
+    return tuple(_line(table, heads.get(name), tails.get(name, (0, 0))[0]) for name, table in store.tables().items())
 
 
 def _line(table: Table, head: TableHead | None, waiting: int) -> TableLine:
@@ -118,20 +91,15 @@ def kind_of(head: TableHead | None) -> str | None:
     return "root" if head.kind == DatasetKind.ROOT.name.lower() else "derived"
 
 
-def gather_status(store: DataStore) -> Status:
-    """How the project stands now."""
-    index = store.control.index
-    now = store.clock.now()
-    heads, tails = index.heads(), index.tail_sizes()
-    return Status(
-        at=now,
-        tables=tuple(_state(name, heads.get(name), tails.get(name, (0, 0))[0], now) for name in store.table_names()),
-        steps=(),
-        sinks=(),
-        writing=tuple(store.control.staging.live_runs()),
-        leases=tuple(LeaseLine(held.name, held.holder, held.seconds_left) for held in store.control.leases.live()),
-        runs=run_lines(index.runs(newest=RUNS_SHOWN)),
-    )
+def table_states(store: DataStore, now: datetime) -> tuple[TableState, ...]:
+    """How fresh every table is."""
+    heads, tails = store.control.index.heads(), store.control.index.tail_sizes()
+    return tuple(_state(name, heads.get(name), tails.get(name, (0, 0))[0], now) for name in store.table_names())
+
+
+def live_leases(store: DataStore) -> tuple[LeaseLine, ...]:
+    """The leases that are held now."""
+    return tuple(LeaseLine(held.name, held.holder, held.seconds_left) for held in store.control.leases.live())
 
 
 def _state(name: str, head: TableHead | None, waiting: int, now: datetime) -> TableState:

@@ -1,40 +1,27 @@
-"""A small pipeline to begin with: two tables, loaded from the files in `data`.
+"""A small pipeline to begin with: posts and the profiles of their authors in, lines to read out.
 
-Run it with `python pipeline.py`, change a line in `data/posts.csv`, and run it again: only what differs is written.
-The command `seamark` runs this file as well, to learn which tables there are; so what writes stands in `main`.
+`seamark` runs this file to learn which tables and steps there are, so it only declares them: `load.py` writes the
+sample data, and `seamark run` runs the step.
 """
 
 import os
 from pathlib import Path
 
-import pandas as pd
-
 import seamark as sm
 
-HERE = Path(__file__).parent
-os.chdir(HERE)  # the settings in seamark.toml are found here, wherever the program is started from
+os.chdir(Path(__file__).parent)  # the settings in seamark.toml are found here, wherever the program is started from
 
 ds = sm.DataStore()
 
 # A table with a key has one current row a key; one without a key only grows.
 posts = ds.table("posts", "post_id long, user_id long, content string", key="post_id")
 profiles = ds.table("profiles", "id long, name string", key="id")
+feed = ds.table("feed", "post_id long, line string", key="post_id")
 
 
-def main() -> None:
-    """Load the sample data, show the rows, and verify every block."""
-    for table, file in ((posts, "posts.csv"), (profiles, "profiles.csv")):
-        commit = table.replace(pd.read_csv(HERE / "data" / file))
-        if commit is None:
-            print(f"{table.name}: nothing differs from {file}, nothing was written")
-        else:
-            print(f"{table.name}: +{commit.appended} ~{commit.corrected} -{commit.retracted}, block {commit.sequence}")
-
-    posts.rows().orderBy("post_id").show(truncate=False)
-
-    report = ds.verify()
-    print(f"{report.blocks} blocks verified, {len(report.findings)} findings")
-
-
-if __name__ == "__main__":
-    main()
+# A post that changed is computed again, and so are the posts of a profile that changed: nothing else.
+@ds.transform(inputs=[posts, sm.JoinSpec(profiles, join_keys={"user_id": "id"})], outputs=[feed])
+def process_posts(posts, profiles):
+    """Each post with its author's name."""
+    joined = posts.join(profiles, posts.user_id == profiles.id, "left")
+    return joined.selectExpr("post_id", "concat(name, ': ', content) AS line")

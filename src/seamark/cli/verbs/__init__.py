@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-FILES = ("start", "look", "care", "doctor")
+FILES = ("start", "run", "mend", "look", "status", "why", "care", "doctor")
 
 
 @dataclass(frozen=True, slots=True)

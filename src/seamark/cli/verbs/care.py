@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What a verification looked at and what it found."""
+    """What a verification looked at and what it found. Without `--replay` nothing was computed again."""
 
     ok: bool
     tables: tuple[str, ...]
     blocks: int
+    replayed: int | None
+    not_replayable: int | None
     findings: tuple[Finding, ...]
 
 
@@ -49,8 +51,11 @@ class Collected:
 def verify(
     call: Call,
     table: Annotated[
-        str | None, typer.Argument(metavar="[TABLE]", show_default=False, help="One table; without it all of them.")
+        str | None, typer.Argument(metavar="TABLE", show_default=False, help="One table; without it all of them.")
     ] = None,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Also compute derived tables again, commit by commit, and compare.")
+    ] = False,
 ) -> None:
     """Read every block, slice and checkpoint again and compare it with what the chain says.
 
@@ -63,13 +68,23 @@ def verify(
     opened, trouble = open_store_despite_trouble(call.config())
     with opened as store:
         check_names(store, [table] if table else [])
+        if replay and trouble is not None:
+            raise trouble  # its steps are what is computed again
         with call.output.bar("Verifying") as on_block:
-            report = store.verify(table, on_block=on_block)
+            report = store.verify(table, replay, on_block=on_block)
         heads = store.control.index.heads()
         tables = tuple(name for name in sorted(heads) if table in (None, name))
     if trouble is not None and report.ok:
         raise trouble  # what the pipeline ran into is not a damaged file
-    call.show(Verified(report.ok, tables, report.blocks, report.findings), render.verified)
+    verified = Verified(
+        ok=report.ok,
+        tables=tables,
+        blocks=report.blocks,
+        replayed=report.replayed if replay else None,
+        not_replayable=report.not_replayable if replay else None,
+        findings=report.findings,
+    )
+    call.show(verified, render.verified)
     if not report.ok:
         raise typer.Exit(FAILED)
 
@@ -78,7 +93,7 @@ def fold(
     call: Call,
     tables: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TABLE]...", show_default=False, help="Some tables; without it all of them."),
+        typer.Argument(metavar="TABLE", show_default=False, help="Some tables; without it all of them."),
     ] = None,
 ) -> None:
     """Bring the rows that are kept as Delta tables up to the newest commit, so that reading is quick again."""
@@ -118,7 +133,7 @@ def gc(
 
 
 VERBS = [
-    Verb("verify", verify, "seamark verify posts", "Take care"),
+    Verb("verify", verify, "seamark verify feed --replay", "Take care"),
     Verb("fold", fold, "seamark fold posts", "Take care"),
     Verb("gc", gc, "seamark gc --dry-run --grace 1d", "Take care"),
 ]

@@ -1,4 +1,4 @@
-"""`ls`, `status`, `log`, `show`: looking at a project without changing anything."""
+"""`ls`, `log`, `show`: looking at a project without changing anything."""
 
 from __future__ import annotations
 
@@ -14,27 +14,20 @@ TableName = Annotated[str, typer.Argument(metavar="TABLE", show_default=False, h
 
 
 def ls(call: Call) -> None:
-    """List the tables: kind, key, newest block, last offset, and the records that wait to be folded."""
-    from seamark.cli import render
-    from seamark.cli.facts.tables import list_tables
+    """List the tables (kind, key, newest block, last offset, records that wait to be folded) and the steps."""
+    from seamark.cli import render_project
+    from seamark.cli.facts.project import list_project
 
     with call.store() as store:
-        call.show(list_tables(store), render.listing)
-
-
-def status(call: Call) -> None:
-    """Show how fresh each table is, who is at work, and how the last runs ended."""
-    from seamark.cli import render
-    from seamark.cli.facts.tables import gather_status
-
-    with call.store() as store:
-        call.show(gather_status(store), render.status)
+        call.show(list_project(store), render_project.listing)
 
 
 def log(
     call: Call,
-    table: TableName,
-    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="How many blocks to show.")] = 20,
+    table: Annotated[
+        str, typer.Argument(metavar="TABLE|STEP", show_default=False, help="The table's name, or a step's.")
+    ],
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="How many blocks or runs to show.")] = 20,
     events: Annotated[
         str | None,
         typer.Option(
@@ -43,11 +36,17 @@ def log(
     ] = None,
     runs: Annotated[bool, typer.Option("--runs", help="Also show the runs that wrote the table.")] = False,
 ) -> None:
-    """Show a table's newest blocks: when, what kind of event, which records, and from which inputs."""
+    """Show a table's newest blocks: when, what kind of event, which records, and from which inputs.
+
+    Of a step: its newest runs, and how they ended.
+    """
     from seamark.cli import render
-    from seamark.cli.facts.chains import read_log
+    from seamark.cli.facts.chains import names_a_step, read_log, read_step_log
 
     with call.store() as store:
+        if names_a_step(store, table):
+            call.show(read_step_log(store, table, limit=limit), render.step_log)
+            return
         found = read_log(store, table, limit=limit, events=events)
         call.show(found, lambda facts: render.log(facts, with_runs=runs))
 
@@ -85,7 +84,6 @@ def show(
 
 VERBS = [
     Verb("ls", ls, "seamark ls", "Look"),
-    Verb("status", status, "seamark status --json", "Look"),
     Verb("log", log, "seamark log posts --limit 5 --events data", "Look"),
     Verb("show", show, "seamark show posts --as-of 7", "Look"),
 ]

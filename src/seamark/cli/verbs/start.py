@@ -18,6 +18,7 @@ from seamark.errors import UsedWrongly
 TEMPLATE = {
     "seamark.toml": "seamark.toml",
     "pipeline.py": "pipeline.py",
+    "load.py": "load.py",
     "posts.csv": "data/posts.csv",
     "profiles.csv": "data/profiles.csv",
     "gitignore": ".gitignore",
@@ -56,7 +57,15 @@ def make_project(folder: Path) -> NewProject:
         path.write_bytes((source / name).read_bytes())
     here = os.path.relpath(folder)
     go_there = () if here == "." else (f"cd {here}",)
-    commands = (*go_there, "python pipeline.py", "seamark ls", "seamark show posts", "seamark verify")
+    commands = (
+        *go_there,
+        "python load.py",
+        "seamark plan",
+        "seamark run",
+        "seamark show feed",
+        "seamark why feed post_id=1",
+        "seamark verify --replay",
+    )
     return NewProject(str(folder.absolute()), tuple(TEMPLATE.values()), commands)
 
 

@@ -1,0 +1,87 @@
+"""A project as a person likes to see it: its tables and steps, and how they stand."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from seamark.cli.cells import DASH, age, grid, heading, moment, number
+from seamark.cli.render import Parts, runs
+
+if TYPE_CHECKING:
+    from seamark.cli.facts.project import Listing, Status
+    from seamark.cli.facts.steps import StepLine, StepState
+
+_NO_TABLES = "No tables yet: declare one in the pipeline with ds.table(…)."
+
+
+def listing(facts: Listing) -> Parts:
+    """`ls`."""
+    if not facts.tables:
+        return [_NO_TABLES]
+    shown = grid("table", "kind", "key", ">block", ">offset", ">to fold", "last commit (UTC)")
+    for line in facts.tables:
+        shown.add_row(
+            Text(line.name, "bold"),
+            line.kind or DASH,
+            ", ".join(line.key) if line.keyed else Text("append-only", "dim"),
+            number(line.sequence),
+            number(line.offset),
+            number(line.waiting),
+            moment(line.last_commit),
+        )
+    return [shown, *_steps(facts.steps)]
+
+
+def _steps(steps: tuple[StepLine, ...]) -> Parts:
+    if not steps:
+        return []
+    shown = grid("step", "kind", "by", "~reads", "~writes")
+    for line in steps:
+        by = ", ".join(line.keys) or Text("one result", "dim")
+        shown.add_row(Text(line.name, "bold"), line.kind, by, ", ".join(line.inputs), ", ".join(line.outputs))
+    return [Text(), shown]
+
+
+def status(facts: Status) -> Parts:
+    """`status`."""
+    if not facts.tables:
+        return [_NO_TABLES]
+    tables = grid("table", "last commit (UTC)", "age", ">to fold")
+    for state in facts.tables:
+        tables.add_row(
+            Text(state.name, "bold"), moment(state.last_commit), age(state.age_seconds), number(state.waiting)
+        )
+    parts: Parts = [tables, *_step_states(facts.steps, facts.at)]
+    if facts.writing:
+        parts += [heading("Writing now"), *[f"  run {run}" for run in facts.writing]]
+    if facts.leases:
+        leases = grid("lease", "~holder", ">seconds left")
+        for lease in facts.leases:
+            leases.add_row(lease.name, lease.holder, f"{lease.seconds_left:.0f}")
+        parts += [heading("Leases"), leases]
+    return parts + runs("Last runs", facts.runs)
+
+
+def _step_states(steps: tuple[StepState, ...], now: datetime) -> Parts:
+    if not steps:
+        return []
+    shown = grid("~step, input", ">offset", ">age", ">pending", ">lag", ">failed", ">last run", "state")
+    for step in steps:
+        shown.add_row(
+            Text(step.name, "bold"),
+            "",
+            "",
+            number(step.pending_records),
+            age(step.lag_seconds),
+            Text(f"{step.failed_keys:,}", "red" if step.failed_keys else ""),
+            age(max(0.0, (now - step.last_run.started).total_seconds())) if step.last_run else DASH,
+            Text(step.cause, "yellow" if step.needs_attention else "green"),
+        )
+        for entry in step.inputs:
+            offset, pending = number(entry.record_offset), number(entry.pending_records)
+            shown.add_row(f"  {entry.table}", offset, age(entry.age_seconds), pending, age(entry.lag_seconds))
+    advice = [Text(f"{step.name}: ", "bold").append(step.advice, "not bold") for step in steps if step.needs_attention]
+    return [Text(), shown, *advice]

@@ -1,0 +1,200 @@
+"""What runs of steps would do, did, and made, as a person likes to read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from rich.padding import Padding
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from seamark.cli.cells import DASH, counted, grid, number, short, value
+from seamark.cli.facts.runs import FAILURES_SHOWN
+from seamark.cli.render import Parts
+
+if TYPE_CHECKING:
+    from seamark.cli.facts.origins import Origin, Origins
+    from seamark.cli.facts.runs import RunResult, StepResult
+    from seamark.cli.facts.steps import Plan, PlannedStep
+    from seamark.cli.verbs.mend import GivenUp, Reset
+
+_NO_STEPS = "No steps yet: declare one in the pipeline with @ds.transform(…)."
+
+
+# --- plan -------------------------------------------------------------------------------------------------------------
+
+
+def plan(facts: Plan) -> Parts:
+    """`plan`."""
+    if not facts.steps:
+        return [_NO_STEPS]
+    parts: Parts = []
+    for place, step in enumerate(facts.steps):
+        parts += [*([Text()] if place else []), *_planned(step)]
+    if all(step.is_settled for step in facts.steps):
+        parts.append(Text("\nA run would do nothing.", "green"))
+    return parts
+
+
+def _planned(step: PlannedStep) -> Parts:
+    reason, *rest = step.reason.splitlines()
+    title = Text(step.step, "bold").append(f"  {step.mode}", _mode_style(step.mode)).append(f": {reason}", "not bold")
+    shown: Parts = [title, *[f"  {line}" for line in rest]]
+    if step.mode not in ("settled", "refused"):
+        bound = "" if step.keys_are_exact else "at most "
+        batches = counted(step.batches, "batch").replace("batchs", "batches")
+        shown.append(f"  {bound}{counted(step.keys, 'key')} in {batches} → {', '.join(step.outputs)}")
+    if step.upstream:
+        shown.append(f"  and what {', '.join(step.upstream)} will have written by then")
+    if step.failed_due:
+        shown.append(f"  {counted(step.failed_due, 'failed key')} due for another try")
+    if step.failed_waiting:
+        shown.append(f"  {counted(step.failed_waiting, 'failed key')} not due yet: `seamark retry {step.step}`")
+    inputs = grid("input", ">pending", ">after", ">up to", "~leads to keys by")
+    for entry in step.inputs:
+        inputs.add_row(entry.table, number(entry.pending_records), number(entry.after), number(entry.upto), entry.path)
+    return [*shown, Padding(inputs, (0, 0, 0, 2), expand=False)]
+
+
+def _mode_style(mode: str) -> str:
+    return {"settled": "not bold green", "refused": "bold red"}.get(mode, "not bold cyan")
+
+
+# --- run --------------------------------------------------------------------------------------------------------------
+
+
+def run(facts: RunResult) -> Parts:
+    """`run`."""
+    if not facts.steps:
+        return [_NO_STEPS]
+    parts: Parts = [_counts(facts.steps)] if facts.did_something else [_nothing(facts)]
+    if facts.folded:
+        parts.append(Text(f"Folded {', '.join(facts.folded)}.", "dim"))
+    for step in facts.steps:
+        parts += _trouble(step)
+    return parts
+
+
+def _nothing(facts: RunResult) -> Text:
+    if facts.empty_inputs:
+        have = "has" if len(facts.empty_inputs) == 1 else "have"
+        return Text(f"Nothing to do: {', '.join(facts.empty_inputs)} {have} no records yet.")
+    return Text("✓ ", "green").append(f"Nothing to do: {counted(len(facts.steps), 'step')} up to date.", "default")
+
+
+def _counts(steps: tuple[StepResult, ...]) -> Table:
+    shown = grid("", "~step", "mode", ">keys", ">batches", ">in", "written", ">failed", ">seconds")
+    for step in steps:
+        shown.add_row(
+            Text("✓", "green") if step.ok else Text("✗", "red"),
+            Text(step.step, "bold"),
+            step.mode,
+            *[number(count or None) for count in (step.keys, step.batches, step.rows_in)],
+            _written(step),
+            Text(f"{step.failed:,}", "red") if step.failed else DASH,
+            f"{step.seconds:.2f}",
+        )
+    return shown
+
+
+def _written(step: StepResult) -> Text:
+    """New, corrected and retracted rows; a batch may well write nothing."""
+    if not step.appended + step.corrected + step.retracted:
+        return DASH
+    return Text(f"+{step.appended:,} ~{step.corrected:,} -{step.retracted:,}")
+
+
+def retried(facts: StepResult) -> Parts:
+    """`retry`."""
+    if not facts.did_something:
+        return [f"Step '{facts.step}' has no failed keys."]
+    return [_counts((facts,)), *_trouble(facts)]
+
+
+def _trouble(step: StepResult) -> Parts:
+    parts: Parts = []
+    if step.error is not None:
+        title = Text("\n✗ ", "red").append(step.step, "bold default").append(" could not run: ", "default")
+        parts.append(title.append(step.error.message, "default"))
+        if step.error.hint:
+            parts.append(Text("  Hint: ", "bold cyan").append(step.error.hint, "not bold default"))
+    if step.failures:
+        what = counted(step.failed, "key")
+        parts.append(Text("\n✗ ", "red").append(step.step, "bold default").append(f": {what} failed", "default"))
+        for failure in step.failures[:FAILURES_SHOWN]:
+            parts.append(Text("  ").append_text(key_text(failure.key)).append(": ").append_text(value(failure.error)))
+        if len(step.failures) > FAILURES_SHOWN:
+            parts.append(f"  and {len(step.failures) - FAILURES_SHOWN} more")
+        parts.append(Text(f"  Later runs try again; `seamark retry {step.step}` does it now.", "dim"))
+    if step.waiting_keys:
+        waiting = f"{counted(step.waiting_keys, 'key')} of {step.step} failed before, not due for another try yet: "
+        parts.append(Text(waiting, "yellow").append(f"`seamark retry {step.step}` does it now", "default"))
+    return parts
+
+
+def key_text(key: Mapping[str, object]) -> Text:
+    """A key as one would ask for it: `post_id=1`."""
+    if not key:
+        return Text("the one result", "cyan")
+    shown = Text()
+    for place, (name, item) in enumerate(key.items()):
+        shown.append(", " if place else "").append(f"{name}=", "dim").append_text(value(item))
+    return shown
+
+
+# --- mending ----------------------------------------------------------------------------------------------------------
+
+
+def reset(facts: Reset) -> Parts:
+    """`reset`."""
+    on = ", ".join(facts.tables)
+    told = f"{facts.step} has forgotten how far it was on {on}: {counted(facts.pending_records, 'record')} pending."
+    return [Text("✓ ", "green").append(told, "default"), f"  `seamark run {facts.step}` computes all its keys."]
+
+
+def given_up(facts: GivenUp) -> Parts:
+    """`retry --give-up`."""
+    if not facts.given_up:
+        return [f"Step '{facts.step}' has no failed keys."]
+    told = f"{facts.step} has given up {counted(facts.given_up, 'key')}: tried again only when their data changes."
+    return [Text("✓ ", "green").append(told, "default")]
+
+
+# --- why --------------------------------------------------------------------------------------------------------------
+
+
+def origins(facts: Origins) -> Parts:
+    """`why`."""
+    parts: Parts = []
+    for step, source in facts.definitions.items():
+        lines = _HIGHLIGHTER.highlight(source.rstrip()).split("\n")
+        code = Text("\n").join(Text("  ").append_text(line) for line in lines)
+        code.rstrip()
+        parts += [Text("step ", "dim").append(step, "bold"), code, Text()]
+    tree = Tree(_origin(facts.row), guide_style="dim")
+    _branches(tree, facts.row)
+    return [*parts, tree]
+
+
+_HIGHLIGHTER = Syntax("", "python", theme="ansi_dark", background_color="default")
+
+
+def _branches(tree: Tree, row: Origin) -> None:
+    for behind in row.inputs:
+        _branches(tree.add(_origin(behind)), behind)
+    if row.omitted:
+        tree.add(Text(f"and {counted(row.omitted, 'row')} more: --limit shows them", "dim"))
+
+
+def _origin(row: Origin) -> Text:
+    text = Text(row.table, "bold").append(" ").append_text(key_text(row.key))
+    text.append("  offset ", "dim").append(f"{row.offset:,}").append(", block ", "dim").append_text(short(row.block))
+    if row.step is not None:
+        text.append(", by ", "dim").append(row.step, "bold").append(f" ({row.mode})", "dim")
+    values = {name: item for name, item in row.values.items() if name not in row.key}
+    if values:
+        text.append("\n").append_text(key_text(values))
+    return text

@@ -1,0 +1,97 @@
+"""`retry` and `reset`: another try for failed keys, and all keys again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from seamark.cli.call import Call
+from seamark.cli.failures import FAILED
+from seamark.cli.verbs import Verb
+from seamark.errors import StoreError, UsedWrongly, did_you_mean
+
+StepName = Annotated[str, typer.Argument(metavar="STEP", show_default=False, help="The step's name.")]
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """How many failed keys of a step were forgotten."""
+
+    step: str
+    given_up: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """The inputs on which a step's position was taken back, and how many of their records are pending now."""
+
+    step: str
+    tables: tuple[str, ...]
+    pending_records: int
+
+
+def retry(
+    call: Call,
+    step: StepName,
+    give_up: Annotated[
+        bool, typer.Option("--give-up", help="Forget them instead: they are tried again only when their data changes.")
+    ] = False,
+) -> None:
+    """Compute the failed keys of a step now, whether they are due or not.
+
+    Ends with 1 if any of them fails again.
+    """
+    from seamark.cli import render_steps
+    from seamark.cli.facts.runs import step_result
+
+    with call.store() as store:
+        chosen = store.step(step)
+        if give_up:
+            call.show(GivenUp(step, chosen.give_up()), render_steps.given_up)
+            return
+        with call.output.working(f"Retrying {step}"):
+            report = chosen.retry()
+        result = step_result(store, report)
+    call.show(result, render_steps.retried)
+    if not result.ok:
+        raise typer.Exit(FAILED)
+
+
+def reset(
+    call: Call,
+    step: StepName,
+    table: Annotated[
+        str | None, typer.Argument(metavar="TABLE", show_default=False, help="One input; without it all of them.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it without asking.")] = False,
+) -> None:
+    """Forget how far a step has come, so that its next run computes all keys.
+
+    Rows that stand stay until then, and only those that come out different are written.
+    """
+    from seamark.cli import render_steps
+    from seamark.cli.facts.steps import step_states
+
+    with call.store() as store:
+        inputs = store.step(step).inputs
+        if table is not None and table not in inputs:
+            raise UsedWrongly(
+                f"step '{step}' does not read a table '{table}'. Nothing was changed.",
+                hint=did_you_mean(table, list(inputs), f"Inputs of '{step}'"),
+            )
+        tables = inputs if table is None else (table,)
+        question = f"Forget how far step '{step}' has come on {', '.join(tables)}? Its next run computes all keys."
+        if not call.confirm(question, yes=yes):
+            raise StoreError("not confirmed. Nothing was changed.")
+        store.offset_table.reset_offset(step, table)
+        (state,) = [state for state in step_states(store) if state.name == step]
+        pending = sum(entry.pending_records for entry in state.inputs if entry.table in tables)
+        call.show(Reset(step, tables, pending), render_steps.reset)
+
+
+VERBS = [
+    Verb("retry", retry, "seamark retry process_posts", "Run"),
+    Verb("reset", reset, "seamark reset process_posts posts", "Run"),
+]

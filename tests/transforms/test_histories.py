@@ -1,0 +1,214 @@
+"""Random histories through steps of every shape: what comes out is what plain Python makes of the same rows."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import seamark as sm
+
+_spec = importlib.util.spec_from_file_location("shapes_of_steps", Path(__file__).with_name("shapes_of_steps.py"))
+shapes_of_steps = importlib.util.module_from_spec(_spec)
+sys.modules["shapes_of_steps"] = shapes_of_steps
+_spec.loader.exec_module(shapes_of_steps)
+
+SHAPES, Row = shapes_of_steps.SHAPES, tuple[Any, ...]
+OPTIONS = {"batch_rows": (2, 3, 1_000), "batch_keys": (2, 1_000), "commit": ("batch", "run")}
+
+
+class History:
+    """A store with one step, a model of its tables in plain Python, and a diary of all that was done."""
+
+    def __init__(self, store: sm.DataStore, clock: Any, shape: str, seed: int) -> None:
+        self.ds, self.clock, self.chance = store, clock, random.Random(seed)
+        self.shape = SHAPES[shape]
+        self.broken = {"now": False}
+        self.model: dict[str, dict[Row, Row]] = {name: {} for name in self.shape.inputs}
+        self.tables = {
+            name: store.table(name, table.schema, key=table.names[: table.key] or None)
+            for name, table in {**self.shape.inputs, **self.shape.outputs}.items()
+        }
+        choices = {**OPTIONS, **self.shape.options}
+        options = {name: self.chance.choice(values) for name, values in choices.items()}
+        self.diary = [f"shape {shape!r}, seed {seed}, options {options}"]
+        self.shape.declare(store, self.broken, options)
+
+    def told(self) -> str:
+        return "\n".join(["this history came out wrong:", *self.diary])
+
+    # --- what may happen ----------------------------------------------------------------------------------------------
+
+    def write(self) -> None:
+        name = self.chance.choice([*self.model])
+        table = self.shape.inputs[name]
+        rows = [tuple(self.chance.choice(pool) for pool in table.values) for _ in range(self.chance.randint(1, 4))]
+        if table.key:
+            rows = list({row[: table.key]: row for row in rows}.values())
+            self.model[name].update({row[: table.key]: row for row in rows})
+        else:
+            self.model[name].update({(len(self.model[name]) + place,): row for place, row in enumerate(rows)})
+        self.diary.append(f"{name}: write {rows}")
+        (self.tables[name].upsert if table.key else self.tables[name].append)(self.frame(name, table.names, rows))
+
+    def delete(self) -> None:
+        name = self.chance.choice([*self.model])
+        table = self.shape.inputs[name]
+        if not table.key or not self.model[name]:
+            self.write()
+            return
+        keys = self.chance.sample([*self.model[name]], self.chance.randint(1, min(2, len(self.model[name]))))
+        for key in keys:
+            del self.model[name][key]
+        self.diary.append(f"{name}: delete {keys}")
+        self.tables[name].delete(self.frame(name, table.names[: table.key], keys))
+
+    def empty(self) -> None:
+        name = self.chance.choice([*self.model])
+        if not self.shape.inputs[name].key:
+            self.write()
+            return
+        self.model[name].clear()
+        self.diary.append(f"{name}: replace by nothing")
+        self.tables[name].replace(self.frame(name, self.shape.inputs[name].names, []))
+
+    def run(self) -> None:
+        self.diary.append("run")
+        self.look_at(self.ds.run())
+        if not any(len(self.ds.step(name).failures()) for name in self.shape.steps):
+            self.check()
+
+    def run_limited(self) -> None:
+        limit = self.chance.randint(1, 3)
+        self.diary.append(f"run with limit {limit}")
+        self.look_at(self.ds.run(limit=limit))
+
+    def run_filtered(self) -> None:
+        group = self.ds.step("step").spec.shape.group
+        if group:
+            filters = {group[0]: self.chance.choice(self.pool(group[0]))}
+            self.diary.append(f"run with filter {filters}")
+            self.ds.step("step").run_full(sm.RunConfig(filters=filters))
+
+    def run_idx(self) -> None:
+        columns = self.ds.step("step").transform_keys
+        keys = [tuple(self.chance.choice(self.pool(name)) for name in columns) for _ in range(2)]
+        if columns:
+            self.diary.append(f"run_idx {columns} {keys}")
+            types = self.ds.step("step").spec.shape.key_types
+            values = zip(columns, zip(*keys, strict=True), strict=True)
+            self.ds.step("step").run_idx(pa.table({name: pa.array(given, types[name]) for name, given in values}))
+
+    def run_changelist(self) -> None:
+        name = self.chance.choice([*self.model])
+        table = self.shape.inputs[name]
+        names = table.names[: table.key or 1]
+        keys = [tuple(self.chance.choice(pool) for pool in table.values[: table.key or 1]) for _ in range(2)]
+        self.diary.append(f"run_changelist {name} {keys}")
+        self.look_at(self.ds.run_changelist(sm.ChangeList({name: self.frame(name, names, keys)})))
+
+    def reset(self) -> None:
+        step = self.chance.choice(self.shape.steps)
+        inputs = self.ds.step(step).inputs
+        table = self.chance.choice([None, *inputs])
+        self.diary.append(f"reset {step} {table or 'all inputs'}")
+        self.ds.offset_table.reset_offset(*[step, table][: 2 if table else 1])
+
+    def fold(self) -> None:
+        self.diary.append("fold")
+        self.ds.fold()
+
+    def break_or_mend(self) -> None:
+        self.broken["now"] = not self.broken["now"]
+        self.diary.append("the function breaks" if self.broken["now"] else "the function is mended")
+
+    def retry(self) -> None:
+        self.diary.append("retry")
+        self.ds.step("step").retry()
+
+    def settle(self) -> None:
+        """Mend the function and let all pauses pass: a run makes everything right, and a further one does nothing."""
+        self.broken["now"] = False
+        self.clock.advance(days=1)
+        self.diary.append("settle")
+        report = self.look_at(self.ds.run())
+        assert report.ok, report
+        self.check()
+        heads = self.ds.heads()
+        again = self.ds.run()
+        assert not again.did_something, again
+        assert self.ds.heads() == heads
+        assert [self.ds.step(name).get_changed_idx_count() for name in self.shape.steps] == [0] * len(self.shape.steps)
+
+    # --- what must hold -----------------------------------------------------------------------------------------------
+
+    def look_at(self, report: sm.RunReport) -> sm.RunReport:
+        for step in report.steps.values():
+            if step.error is not None:
+                raise step.error
+            assert step.failed == 0 or self.broken["now"], step
+        return report
+
+    def check(self) -> None:
+        """Every output equals what the oracle makes of the model's rows."""
+        wanted = self.shape.oracle({name: list(rows.values()) for name, rows in self.model.items()})
+        for name, rows in wanted.items():
+            found = [tuple(row.values()) for row in self.tables[name].rows().toArrow().to_pylist()]
+            assert sorted(found, key=repr) == sorted(rows, key=repr), name
+
+    # --- small things -------------------------------------------------------------------------------------------------
+
+    def frame(self, table: str, names: list[str], rows: list[Row]) -> pa.Table:
+        columns = list(zip(*rows, strict=True)) or [()] * len(names)
+        types = [self.tables[table].schema.column(name).type for name in names]
+        return pa.Table.from_arrays([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=names)
+
+    def pool(self, column: str) -> Any:
+        table = next(table for table in self.shape.inputs.values() if column in table.names)
+        return table.values[table.names.index(column)]
+
+    def unfold(self, actions: int) -> None:
+        kinds = {
+            self.write: 9, self.delete: 4, self.empty: 1, self.run: 5, self.run_limited: 3, self.run_filtered: 1,
+            self.run_idx: 1, self.run_changelist: 2, self.reset: 1, self.fold: 1, self.break_or_mend: 2, self.retry: 1,
+        }  # fmt: skip
+        self.write()
+        self.write()
+        for number in range(actions):
+            (kind,) = self.chance.choices(list(kinds), list(kinds.values()))
+            kind()
+            if number == actions // 2:
+                self.settle()
+        self.settle()
+        self.diary.append("verify")
+        verified = self.ds.verify(replay=True)
+        assert verified.ok, verified.findings
+
+
+def unfolded(open_store: Callable[..., sm.DataStore], clock: Any, shape: str, seed: int, actions: int) -> None:
+    history = History(open_store(), clock, shape, seed)
+    try:
+        history.unfold(actions)
+    except Exception as error:
+        error.add_note(history.told())
+        raise
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_short_history_gives_what_recomputing_gives(open_store, clock, seed):
+    shape = list(SHAPES)[seed * 7 % len(SHAPES)]
+    unfolded(open_store, clock, shape, seed, actions=8)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", range(100, 104))
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_long_history_gives_what_recomputing_gives(open_store, clock, shape, seed):
+    unfolded(open_store, clock, shape, seed, actions=24)
