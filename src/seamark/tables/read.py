@@ -26,6 +26,7 @@ from seamark.tables.types import spark_name, stored_type
 # Up to this many keys are written into the query, where file statistics and page indexes skip the rest; up to the
 # other they are sent to every task; more are left to Spark to join as it sees fit.
 LITERAL_KEYS = 100
+LITERAL_NUMBERS = 1_000  # whole numbers go as one text, which costs a fraction of as many values handed over one by one
 BROADCAST_KEYS = 200_000
 
 
@@ -137,6 +138,9 @@ def choose_values(source: TableSource, values: pa.Table) -> KeyChoice:
     source.context.session()  # expressions can only be built while Spark runs
     names = values.column_names
     distinct = values.group_by(names).aggregate([]).select(names)
+    if 0 < distinct.num_rows <= LITERAL_NUMBERS and _is_one_number(distinct):
+        numbers = ",".join(str(value) for value in distinct.column(0).to_pylist())
+        return KeyChoice(tuple(names), F.expr(f"{quoted(names[0])} IN ({numbers})"))
     if distinct.num_rows <= LITERAL_KEYS:
         return KeyChoice(tuple(names), _any_of(source, distinct))
     has_nulls = any(column.null_count for column in distinct.columns)
@@ -145,6 +149,10 @@ def choose_values(source: TableSource, values: pa.Table) -> KeyChoice:
     if distinct.num_rows <= BROADCAST_KEYS:
         frame = F.broadcast(frame)
     return KeyChoice(tuple(names), None if has_nulls else _within(source, distinct), frame, has_nulls)
+
+
+def _is_one_number(values: pa.Table) -> bool:
+    return values.num_columns == 1 and pa.types.is_integer(values.column(0).type) and not values.column(0).null_count
 
 
 def _any_of(source: TableSource, values: pa.Table) -> Column:
