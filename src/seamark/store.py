@@ -231,7 +231,10 @@ class DataStore:
         def initialise(step: str, tables: Sequence[str]) -> dict[str, float]:
             return initialise_offsets(self._context, self._pipeline.step(step).spec, tables)
 
-        return OffsetTable(self.control, self.clock, initialise)
+        def inputs_of(step: str) -> Sequence[str]:
+            return self._pipeline.steps[step].inputs if step in self._pipeline.steps else ()
+
+        return OffsetTable(self.control, self.clock, initialise, inputs_of)
 
     def why(self, table: str, key: Mapping[str, Any], *, most: int = 100) -> Provenance:
         """Where a row came from: its block, and through the input intervals the input records behind it.

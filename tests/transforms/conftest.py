@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -180,8 +179,3 @@ def rows() -> Callable[[sm.Table], list[Row]]:
 def frame() -> Callable[..., pa.Table]:
     """Literal rows as a frame for a table: `frame(posts, [(1, 100, "hello")])`."""
     return frame_of
-
-
-def pandas_of(table: sm.Table) -> pd.DataFrame:
-    """The current rows as a pandas frame."""
-    return table.rows().toPandas()

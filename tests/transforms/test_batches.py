@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from seamark.control import BlockEntry, FailedKey, Position
@@ -157,6 +157,7 @@ def in_order(keys: pa.Table) -> list[tuple[Any, ...]]:
 
 
 @given(key_tables(), st.integers(1, 4))
+@example(pa.table({"k0": pa.array([None, 0.0, -0.0], pa.float32())}), 1)
 def test_ranges_part_the_keys_each_into_one_of_them(keys, size):
     bounds = in_order(keys)[size - 1 : -1 : size]
     ranges = cut_into_ranges(keys.column_names, bounds)

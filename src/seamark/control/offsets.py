@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -119,10 +119,11 @@ class Offsets:
             )
         )
 
-    def reset(self, step: str, table: str | None = None) -> None:
+    def reset(self, step: str, table: str | None = None, inputs: Sequence[str] = ()) -> None:
         """Take back a step's position on one input or on all, so that its next run computes all keys.
 
-        A step without positions is left alone: its next run computes all keys anyway.
+        A step without positions has nothing to take back; if its inputs are known it gets empty ones, which tell a
+        first pass over all keys that was cut off to begin anew.
         """
         which = _offset.c.transformation_id == step
         if table is not None:
@@ -135,6 +136,9 @@ class Offsets:
         def reset_all(connection: Connection) -> None:
             if connection.execute(taken_back).rowcount == 0:
                 _refuse_unread_input(connection, step, table)
+                for name in inputs if table is None else [name for name in inputs if name == table]:
+                    row = {"transformation_id": step, "input_table_name": name, **emptied, "generation": 1}
+                    self._database.insert_if_absent(connection, _offset, row)
             else:  # what limited runs have computed ahead is to be computed again, too
                 connection.execute(delete(transform_meta).where(covered))
 

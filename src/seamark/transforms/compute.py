@@ -19,7 +19,7 @@ from seamark.tables.change import appended_rows
 from seamark.tables.computed import OUR_OWN, computed
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, check_frame, quoted
-from seamark.tables.read import TableSource
+from seamark.tables.read import TableSource, all_of
 from seamark.tables.runs import Key
 from seamark.tables.slices import doubled_key, sort_records
 from seamark.transforms.fetch import OFFSET
@@ -254,8 +254,7 @@ def check_scope(shape: Shape, output: TableSource, rows: SparkFrame, scope: Scop
     if not scope.columns:
         return rows
     if not shape.shares_all_keys:
-        required = list(output.schema.required)
-        return SparkFrame(scope.choice(output).of(rows.frame.dropna(subset=required)))
+        return _with_whole_keys(output, rows, scope)
     foreign = outside(scope, rows.frame, output).limit(1).toArrow()
     if foreign.num_rows:
         key = {name: foreign.column(name)[0].as_py() for name in output.schema.key}
@@ -267,13 +266,19 @@ def asserted_scope(shape: Shape, output: TableSource, rows: CheckedFrame, scope:
     """A frame yet to be computed, in which Spark itself refuses a row that does not belong to the scope."""
     if isinstance(rows, LocalFrame):
         return LocalFrame(check_rows(shape, output, rows.rows, scope))
+    if not shape.shares_all_keys:
+        return _with_whole_keys(output, rows, scope)
     if isinstance(scope, AllKeys):
         return rows
-    if not shape.shares_all_keys:
-        return SparkFrame(scope.choice(output).of(rows.frame.dropna(subset=list(output.schema.required))))
     key = F.to_json(F.struct(*[F.col(quoted(name)) for name in output.schema.key]))
     refused = F.raise_error(F.concat(F.lit(FOREIGN_KEY), key)).cast("boolean")
     return SparkFrame(rows.frame.where(F.when(scope.predicate(output), True).otherwise(refused)))
+
+
+def _with_whole_keys(output: TableSource, rows: SparkFrame, scope: Scope) -> SparkFrame:
+    """The rows of a scope; a row of an outer join that found no partner has no key: it is nobody's row."""
+    whole = all_of([F.col(quoted(name)).isNotNull() for name in output.schema.required])  # NaN is a value
+    return SparkFrame(scope.choice(output).of(rows.frame.where(whole)))
 
 
 def foreign_key_in(shape: Shape, text: str) -> BadOutput | None:

@@ -97,6 +97,8 @@ def _rows_given(shape: Shape, source: Input, given: Any, situation: Situation) -
     What the frame does not have is looked up, where the input stands now and where it stood when it was last read.
     """
     needed = _needed(shape, source.table)
+    if not needed:  # any change concerns everything: all that matters is whether there is one
+        return LocalFrame(pa.table({LAST: pa.array([0] if _has_rows(given) else [], pa.int64())}))
     names = _names(given)
     if set(needed) <= set(names):
         schema = TableSchema(tuple(Column(n, source.source.schema.column(n).type, True) for n in needed), tuple(needed))
@@ -130,6 +132,12 @@ def _names(given: Any) -> Sequence[str]:
     if hasattr(given, "columns"):
         return [str(name) for name in given.columns]
     return list(given[0]) if given else []
+
+
+def _has_rows(given: Any) -> bool:
+    if hasattr(given, "mapInArrow"):
+        return given.limit(1).count() > 0
+    return len(given) > 0
 
 
 def _numbered(rows: CheckedFrame) -> CheckedFrame:

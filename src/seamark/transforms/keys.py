@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from seamark.tables.runs import Key, ordered
 
@@ -91,4 +92,9 @@ def sortable(value: Any) -> Any:
 def distinct(keys: pa.Table) -> pa.Table:
     """Each key once."""
     names = keys.column_names
-    return keys.group_by(names).aggregate([]).select(names) if names else keys.slice(0, min(1, keys.num_rows))
+    if not names:
+        return keys.slice(0, min(1, keys.num_rows))
+    for place, field in enumerate(keys.schema):
+        if pa.types.is_floating(field.type):  # 0.0 and -0.0 are one, and adding 0.0 makes the first of both
+            keys = keys.set_column(place, field, pc.add(keys.column(place), pa.scalar(0.0, field.type)))
+    return keys.group_by(names).aggregate([]).select(names)

@@ -42,11 +42,16 @@ class OffsetTable:
     """
 
     def __init__(
-        self, control: Control, clock: Clock, initialise: Callable[[str, Sequence[str]], dict[str, float]]
+        self,
+        control: Control,
+        clock: Clock,
+        initialise: Callable[[str, Sequence[str]], dict[str, float]],
+        inputs_of: Callable[[str], Sequence[str]] = lambda step: (),
     ) -> None:
         self._offsets = control.offsets
         self._clock = clock
         self._initialise = initialise
+        self._inputs_of = inputs_of
 
     def get_offsets_for_transformation(self, step: str) -> dict[str, float]:
         """The offset of each input as a time, by input; empty for a step that never ran."""
@@ -65,7 +70,7 @@ class OffsetTable:
 
     def reset_offset(self, step: str, table: str | None = None) -> None:
         """Forget how far a step has come, on one input or on all: its next run computes all keys."""
-        self._offsets.reset(step, table)
+        self._offsets.reset(step, table, self._inputs_of(step))
 
     def initialize_offsets_from_transform_meta(
         self, transformation_id: str, input_tables: Sequence[InputTable]

@@ -32,7 +32,7 @@ from seamark.transforms.declare import RunConfig
 from seamark.transforms.failures import failed_again, held_by
 from seamark.transforms.gather import Gathered, KnownRows, gather
 from seamark.transforms.isolate import compute_isolating
-from seamark.transforms.keys import key_texts
+from seamark.transforms.keys import columns_of, key_texts
 from seamark.transforms.nondeterminism import warn_of_chance
 from seamark.transforms.observe import batch_observers
 from seamark.transforms.pandas_call import compute_pandas
@@ -244,6 +244,7 @@ class StepRun:
         read_at = json.dumps({table: -1 if offset is None else offset for table, offset in situation.read.items()})
         failed = failed_again(self.spec.name, done.results.failed, standing, now, read_at)
         cured = held_by(self.context, self.shape, work.scope, [key for key in standing if key not in failed])
+        cured += [key for key in standing if not set(columns_of(key)) <= set(self.shape.keys)]  # keys of another shape
         left = {key: entry for key, entry in standing.items() if key not in cured} | failed
         covered, passed = self._covered_keys(work, failed, situation, read_at, now)
         positions = [

@@ -133,7 +133,8 @@ def _reference_values(shape: Shape, reference: Input, change: Changes) -> Checke
     grouped = _grouped(change.images(reference.source, _once(theirs)), _once(theirs))
     if isinstance(grouped, SparkFrame):
         picked = [F.col(quoted(t)).alias(m) for m, t in zip(mine, theirs, strict=True)]
-        return SparkFrame(grouped.frame.select(*picked, FIRST, LAST).dropna(subset=mine))
+        whole = all_of([F.col(quoted(name)).isNotNull() for name in mine])  # NaN is a value
+        return SparkFrame(grouped.frame.select(*picked, FIRST, LAST).where(whole))
     columns = [grouped.rows.column(name) for name in [*theirs, FIRST, LAST]]
     table = pa.Table.from_arrays(columns, names=[*mine, FIRST, LAST])
     return LocalFrame(fitting(table.drop_null(), dict(zip(mine, types, strict=True))))

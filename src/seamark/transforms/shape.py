@@ -160,6 +160,14 @@ def _check_outputs(step: str, inputs: Sequence[Input], outputs: Sequence[TableSo
 
 
 def _check_join(step: str, primary: Input, reference: Input, others: Sequence[Input]) -> None:
+    doubled = [theirs for _, theirs in reference.join_keys]
+    twice = next((name for name in doubled if doubled.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidStep(
+            f"transform '{step}' joins several columns of '{primary.table}' to '{reference.table}.{twice}'. "
+            "It was not added.",
+            hint="give the table once for each of the columns: then each is looked up by itself.",
+        )
     for mine, theirs in reference.join_keys:
         if mine not in primary.columns:
             hop = next((i.table for i in others if mine in i.columns), None)

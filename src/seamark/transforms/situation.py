@@ -16,6 +16,7 @@ from seamark.transforms.checkpoint import Checkpoint, OpenPass, RangeMark
 from seamark.transforms.commit import last_checkpoint, least_watermark
 from seamark.transforms.declare import OnChange
 from seamark.transforms.definition import Definition, difference, from_chain
+from seamark.transforms.keys import columns_of
 
 if TYPE_CHECKING:
     from seamark.transforms.spec import StepSpec
@@ -144,12 +145,17 @@ def look(context: TableContext, spec: StepSpec, known: Known, pins: Mapping[str,
         pending=tuple(pending),
         missing=tuple(table for table in spec.shape.sources if table not in heads),
         failed=failed,
-        due=tuple(key for key in failed if key.retry_after is None or key.retry_after <= now),
+        due=tuple(key for key in failed if _can_be_computed(spec, key) and (key.retry_after or now) <= now),
         older=_older_definition(context, spec, heads),
         new_outputs=tuple(name for name in chains if name not in standing) if standing else (),
         unfinished=_unfinished(checkpoint, spec, positions),
         rows=_rows(context, spec, pending),
     )
+
+
+def _can_be_computed(spec: StepSpec, failed: FailedKey) -> bool:
+    """Whether a failed key is one of today's: the transform keys may have been others when it failed."""
+    return set(columns_of(failed.key)) <= set(spec.shape.keys)
 
 
 def _unfinished(checkpoint: Checkpoint | None, spec: StepSpec, positions: Mapping[str, Position]) -> OpenPass | None:

@@ -124,9 +124,10 @@ def _check_pandas(shape: Shape, declared: BatchTransform) -> None:
             "and a function for pandas gets the rows of whole keys. It was not added.",
             hint="make a step that adds the column to the rows first, or write the function for Spark.",
         )
-    if declared.track_keys and not shape.shares_all_keys:
+    if declared.track_keys and (not shape.keys or shape.looked_up or not shape.shares_all_keys):
         raise InvalidStep(
-            f"step '{shape.step}': track_keys needs inputs that have all transform keys. It was not added."
+            f"step '{shape.step}': track_keys needs transform keys that each plain input has. It was not added.",
+            hint='leave track_keys out; only algorithm="v1" and first offsets need it.',
         )
 
 

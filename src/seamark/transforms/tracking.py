@@ -49,7 +49,8 @@ def processed_rows(
     at = read_at_array(shape, read)
     without = set(key_texts(failed)) if failed is not None and failed.num_rows else set()
     if all(isinstance(frame, LocalFrame) for _, frame in frames):
-        keys = distinct(pa.concat_tables([_select(frame, columns) for _, frame in frames]))
+        types = pa.schema([pa.field(name, shape.key_types[name]) for name in columns])
+        keys = distinct(pa.concat_tables([_select(frame, columns).cast(types) for _, frame in frames]))
         return LocalFrame(_rows(keys, without, at, keys_table.schema))
     union = None
     for source, frame in frames:

@@ -156,13 +156,14 @@ def _ranges(run: StepRun, situation: Situation, mode: str) -> Iterator[Work]:
     if resumed is not None and resumed.upto is not None and resumed.columns == shape.group:
         ranges = rest_of_ranges(ranges, _bound(shape, resumed))
         first_read, number, generations = resumed.first_read, resumed.number + 1, resumed.generations
+    read_first = {table: at for table, at in first_read.items() if table in situation.pins}  # an input may be gone
     for place, scope in enumerate(ranges):
         is_last = place == len(ranges) - 1
         after, upto = (scope.after, scope.upto) if isinstance(scope, KeyRange) else (None, None)
         yield Work(
             scope=scope,
             mode=mode,
-            covers=tuple(_covered(situation, table, at) for table, at in first_read.items()) if is_last else (),
+            covers=tuple(_covered(situation, table, at) for table, at in read_first.items()) if is_last else (),
             range=RangeMark(shape.group, _plain(after), _plain(upto), first_read, is_last, number + place, generations),
             completes=is_last,
             rows_in=_rows_in(shape, read) if place == 0 else 0,
