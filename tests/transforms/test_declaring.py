@@ -223,8 +223,10 @@ def test_the_older_algorithm_needs_the_keys_that_were_processed(store):
 
 def test_keys_are_tracked_only_where_every_input_has_them(store):
     store.table("settings", "id long, factor long", key="id")
-    text = "step 'process_posts': track_keys needs inputs that have all transform keys. It was not added."
-    assert refusal(store, InvalidStep, inputs=["posts", "settings"], track_keys=True) == text
+    assert refusal(store, InvalidStep, inputs=["posts", "settings"], track_keys=True) == (
+        "step 'process_posts': track_keys needs transform keys that each plain input has. It was not added. "
+        'Hint: leave track_keys out; only algorithm="v1" and first offsets need it.'
+    )
 
 
 def test_what_a_function_for_pandas_cannot_be(store):
