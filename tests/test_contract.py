@@ -167,7 +167,7 @@ def test_the_offset_table_can_be_asked_as_the_contract_has_it(name, tmp_path):
     with sm.DataStore(f"sqlite:///{tmp_path}/control.db", tmp_path / "warehouse") as ds:
         signature = inspect.signature(getattr(ds.offset_table, name))
     for arguments in OFFSET_TABLE[name]:
-        signature.bind(*arguments)
+        assert signature.bind(*arguments).args == tuple(arguments)
 
 
 @pytest.mark.scenario("C33")

@@ -161,7 +161,6 @@ def half_done(make_blog, clock):
 
 @pytest.mark.scenario("X10", "X11")
 @pytest.mark.hazard("H10")
-@pytest.mark.hazard("H11")
 def test_first_offsets_stop_before_the_first_record_that_was_not_processed(half_done):
     blog, offsets = half_done, half_done.store.offset_table
     assert offsets.get_record_offsets("process_posts") == {}

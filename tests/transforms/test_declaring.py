@@ -210,6 +210,7 @@ def test_options_that_mean_nothing(store, option, value, text):
 
 def test_no_failed_key_at_all_may_be_asked_for(store):
     declare(store, max_failed_keys=0)
+    assert store.step("process_posts").spec.options.max_failed_keys == 0
 
 
 def test_the_older_algorithm_needs_the_keys_that_were_processed(store):

@@ -276,27 +276,13 @@ def test_a_recompute_that_was_cut_off_goes_on_after_a_run_of_some_keys(make_blog
 
 @pytest.mark.scenario("X5")
 @pytest.mark.scenario("X86")
-def test_a_reset_of_a_pass_that_was_cut_off_begins_it_anew(make_blog):
+@pytest.mark.parametrize("ran_before", [True, False])
+def test_a_reset_of_a_pass_that_was_cut_off_begins_it_anew(make_blog, ran_before):
     blog = make_blog(batch_keys=2)
     blog.write_posts(*posts(1, 2, 3, 4))
-    blog.run()
-    blog.store.offset_table.reset_offset("process_posts")
-    with pytest.raises(KeyboardInterrupt):
-        blog.step.run_full(on_batch=stop_after(1))
-    blog.store.offset_table.reset_offset("process_posts")
-    blog.calls()
-
-    blog.run()
-
-    assert blog.calls() == [[1, 2], [3, 4]]
-    assert blog.is_settled()
-
-
-@pytest.mark.scenario("X5")
-@pytest.mark.scenario("X86")
-def test_a_reset_of_a_first_pass_that_was_cut_off_begins_it_anew_too(make_blog):
-    blog = make_blog(batch_keys=2)
-    blog.write_posts(*posts(1, 2, 3, 4))
+    if ran_before:
+        blog.run()
+        blog.store.offset_table.reset_offset("process_posts")
     with pytest.raises(KeyboardInterrupt):
         blog.step.run_full(on_batch=stop_after(1))
     blog.store.offset_table.reset_offset("process_posts")

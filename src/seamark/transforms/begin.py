@@ -29,8 +29,9 @@ def begin_chains(context: TableContext, tables: Sequence[TableSource], makers: M
             begin_chains(context, list(maker.shape.sources.values()), makers)
         try:
             _begin(context, source, maker)
-        except CommitConflict:
-            continue  # somebody else has begun it: that is as good
+        except CommitConflict:  # somebody else has begun it: that is as good, if it is really there
+            if context.control.index.head(source.name) is None:
+                raise
 
 
 def _begin(context: TableContext, source: TableSource, maker: StepSpec | None) -> None:
