@@ -61,12 +61,12 @@ def all_keys(shape: Shape, read: Mapping[str, int | None]) -> DataFrame:
 # --- what is already done ---------------------------------------------------------------------------------------------
 
 
-def computed_ahead(context: TableContext, step: str) -> list[CoveredKey]:
+def computed_ahead(context: TableContext, step: str, *, only_failed: bool = False) -> list[CoveredKey]:
     """The keys of a step that were computed ahead of its positions, or failed: those are retried when they are due."""
     index = context.control.index
     failed = [entry for entry in index.failed_keys(step) if entry.read_at is not None]
     tried = [CoveredKey(step, entry.key, entry.process_ts, entry.read_at or "") for entry in failed]
-    return [*index.covered_keys(step), *tried]
+    return tried if only_failed else [*index.covered_keys(step), *tried]
 
 
 def without_covered(found: Sequence[Found], covered: Sequence[CoveredKey], shape: Shape) -> list[Found]:

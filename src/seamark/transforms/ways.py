@@ -10,7 +10,7 @@ from functools import reduce
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from seamark.control import FailedKey
+from seamark.control import CoveredKey, FailedKey
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
@@ -45,7 +45,9 @@ def by_changes(run: StepRun, situation: Situation, due: Sequence[FailedKey]) -> 
         left = len(batches) - number - 1
         with ExitStack() as stack:
             retried = due if number == 0 else ()
-            for work in _parts(run, situation, taken, retried, stack, is_last=left == 0):
+            # A key that was computed ahead may be left out if all that waits is known to hold nothing newer of it.
+            ahead = computed_ahead(run.context, run.spec.name, only_failed=len(batches) > 1)
+            for work in _parts(run, situation, taken, retried, ahead, stack, is_last=left == 0):
                 run.do(situation, work, batches_left=left)
 
 
@@ -54,6 +56,7 @@ def _parts(
     situation: Situation,
     taken: Sequence[Taken],
     due: Sequence[FailedKey],
+    ahead: Sequence[CoveredKey],
     stack: ExitStack,
     *,
     is_last: bool,
@@ -64,7 +67,7 @@ def _parts(
     """
     changes = [ChangedBlocks(piece.table, piece.blocks) for piece in taken]
     found = list(changed_keys(run.shape, changes, situation.read, situation.before))
-    found = without_covered(found, computed_ahead(run.context, run.spec.name), run.shape)
+    found = without_covered(found, ahead, run.shape)
     retried = by_columns(run, due)
     kinds: list[Columns] = list(dict.fromkeys([*(entry.columns for entry in found), *retried])) or [run.shape.group]
     known = _known_rows(run, situation, taken)
@@ -226,8 +229,9 @@ def _changes_together(
 ) -> None:
     with ExitStack() as stack:
         works: list[Work] = []
+        ahead = computed_ahead(run.context, run.spec.name)
         for number, taken in enumerate(batches):
-            works += _parts(run, situation, taken, due if number == 0 else (), stack, is_last=False)
+            works += _parts(run, situation, taken, due if number == 0 else (), ahead, stack, is_last=False)
         if len({work.scope.columns for work in works}) > 1:
             through_all_keys(run, situation, "all keys")  # groups of different kinds overlap
             return
