@@ -12,8 +12,9 @@ help: ## List the targets
 setup: ## Virtual environment, pinned packages, Java if there is none, Delta's jars
 	@"$(ROOT)tools/setup.sh"
 
-demo: setup ## Run the example pipeline
+demo: setup ## Run the example pipelines
 	@$(IN_ROOT) "$(BIN)/python" examples/blog/demo.py
+	@$(IN_ROOT) "$(BIN)/python" examples/visits/demo.py
 
 test: lint ## Lint and test
 	@$(IN_ROOT) "$(BIN)/python" -m pytest -m "not long"

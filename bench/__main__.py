@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.table import Table
 
 import seamark as sm
-from bench import foundation, transforms
+from bench import diffs, foundation, sinks, transforms
 from bench.measure import Figure, name_of
 
-PARTS = (foundation, transforms)
+PARTS = (foundation, transforms, diffs, sinks)
 
 
 def main(wanted: Sequence[str]) -> None:

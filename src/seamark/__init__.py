@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from seamark import ledger
+    from seamark.diffs.diff import Diff
+    from seamark.diffs.suppliers import FastSupplier
     from seamark.errors import SeamarkError
     from seamark.ledger import Op
     from seamark.ledger.verify import Finding, VerifyReport
+    from seamark.sinks.clickhouse import ClickHouseSink
+    from seamark.sinks.report import SinkReport
+    from seamark.sinks.run import Sink
     from seamark.spark import spark_session
     from seamark.store import DataStore
     from seamark.tables import Commit, Head, Table
@@ -24,9 +29,12 @@ __version__ = "0.1.0"
 __all__ = [
     "BatchTransform",
     "ChangeList",
+    "ClickHouseSink",
     "Commit",
     "ComputeInput",
     "DataStore",
+    "Diff",
+    "FastSupplier",
     "Finding",
     "Head",
     "JoinSpec",
@@ -35,6 +43,8 @@ __all__ = [
     "RunConfig",
     "RunReport",
     "SeamarkError",
+    "Sink",
+    "SinkReport",
     "Step",
     "StepPlan",
     "StepReport",
@@ -48,9 +58,12 @@ __all__ = [
 _HOMES = {
     "BatchTransform": "seamark.transforms.declare",
     "ChangeList": "seamark.transforms.changelist",
+    "ClickHouseSink": "seamark.sinks.clickhouse",
     "Commit": "seamark.tables",
     "ComputeInput": "seamark.transforms.declare",
     "DataStore": "seamark.store",
+    "Diff": "seamark.diffs.diff",
+    "FastSupplier": "seamark.diffs.suppliers",
     "Finding": "seamark.ledger.verify",
     "Head": "seamark.tables",
     "JoinSpec": "seamark.transforms.declare",
@@ -59,6 +72,8 @@ _HOMES = {
     "RunConfig": "seamark.transforms.declare",
     "RunReport": "seamark.transforms.report",
     "SeamarkError": "seamark.errors",
+    "Sink": "seamark.sinks.run",
+    "SinkReport": "seamark.sinks.report",
     "Step": "seamark.transforms.step",
     "StepPlan": "seamark.transforms.report",
     "StepReport": "seamark.transforms.report",

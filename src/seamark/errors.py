@@ -264,9 +264,47 @@ class FunctionFailed(StepError):
     """A step's function failed, and the run was to stop at that; `__cause__` has its error."""
 
 
+class VisitFailed(StepError):
+    """A visit of a diff cannot be taken, and the first such one was to stop the run."""
+
+
 class TooManyFailures(StepError):
     """More keys of a step failed than `max_failed_keys`, so the run stopped and recorded none of them."""
 
 
 class NoSuchRow(StepError):
     """The table has no row with this key."""
+
+
+# --- sinks ------------------------------------------------------------------------------------------------------------
+
+
+class SinkError(SeamarkError):
+    """Something about a sink: where it leads, what it carries, or what its target says."""
+
+
+class InvalidSink(SinkError):
+    """A sink was declared with a table, a name or options that do not fit together."""
+
+
+class UnknownSink(SinkError):
+    """No sink of this name is declared."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        super().__init__(f"there is no sink '{name}'.", hint=did_you_mean(name, known, "Sinks"))
+
+
+class SinkUnavailable(SinkError):
+    """A sink's target cannot be reached or opened: host, password, database, folder, or a package that is missing."""
+
+
+class TargetMismatch(SinkError):
+    """The table in the target is not one that the sink may write to: columns, engine or deduplication do not fit."""
+
+
+class TargetConflict(SinkError):
+    """What the target says of its position does not fit the table's chain, so that sending on could double or lose."""
+
+
+class UnfitValue(SinkError):
+    """A record holds a value that the target cannot hold as it is."""

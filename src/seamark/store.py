@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import pyarrow as pa
 
 from seamark.clock import Clock, SystemClock
 from seamark.config import Config, load_config
 from seamark.control import GRACE_SECONDS, Control, TableHead
+from seamark.diffs.checks import resolve_diff
+from seamark.diffs.declare import DiffOptions
+from seamark.diffs.diff import Diff
+from seamark.diffs.merge import Rule
 from seamark.errors import ConfigError, StoreError, UnknownTable
 from seamark.ledger import DatasetKind, SetDataSchema
 from seamark.ledger.verify import OnBlock, VerifyReport, verify_chain
+from seamark.sinks.registry import SinkRegistry
+from seamark.sinks.run import OnSent, Sink
+from seamark.sinks.target import Outlet
 from seamark.spark import quiet_query_errors, spark_session
 from seamark.tables.cache import BaseCache
 from seamark.tables.collect import CollectReport, collect_garbage
@@ -31,7 +39,6 @@ from seamark.transforms.declare import BatchTransform, InputLike, OnChange, RunC
 from seamark.transforms.initialise import initialise_offsets
 from seamark.transforms.offsets import OffsetTable
 from seamark.transforms.pipeline import Pipeline
-from seamark.transforms.replay import replay_table
 from seamark.transforms.report import RunReport, StepPlan
 from seamark.transforms.run import OnBatch
 from seamark.transforms.step import Step
@@ -82,6 +89,7 @@ class DataStore:
         )
         self._declared: dict[str, Table] = {}
         self._pipeline = Pipeline(self._context, self._known_table, wait=self.config.scheduler.wait)
+        self._sinks = SinkRegistry(self._context, self._standing_schema, wait=self.config.scheduler.wait)
         self._folded_at: dict[str, int] = {}
         self.healed: tuple[Healed, ...] = heal_heads(self._context)
 
@@ -185,13 +193,58 @@ class DataStore:
         """Add a step; the same as the decorator, without one."""
         return self._pipeline.add(step)
 
-    def step(self, name: str) -> Step:
-        """The step of this name."""
-        return self._pipeline.step(name)
+    def diff(
+        self,
+        name: str,
+        key: str | Sequence[str],
+        fast_version: str,
+        multiplier: int,
+        logs: Sequence[TableOrName],
+        merge: Mapping[str, Rule] | None = None,
+        *,
+        wide: TableOrName | None = None,
+        sink: Outlet | None = None,
+        ttl: tuple[str, str | timedelta] | None = None,
+        deleted: str | None = None,
+        fast_deletes: bool = False,
+        version: str | None = None,
+        **options: Any,
+    ) -> Diff:
+        """Add a diff: what a slow supplier writes to correct the versions that a fast one has written.
 
-    def steps(self) -> dict[str, Step]:
+        `logs` bring news of visits, `merge` says by column how an older and a newer value become one; a column without
+        a rule is overwritten by what is not NULL. The other options are those of `DiffOptions`.
+        """
+        spec = resolve_diff(
+            self._known_table,
+            name,
+            key=key,
+            fast_version=fast_version,
+            multiplier=multiplier,
+            logs=logs,
+            merge=merge,
+            wide=wide,
+            ttl=ttl,
+            deleted=deleted,
+            fast_deletes=fast_deletes,
+            version=version,
+            options=DiffOptions(**options),
+        )
+        diff = Diff(self._context, spec, self._pipeline.makers, self.config.scheduler.wait)
+        self._pipeline.include(diff)
+        for written in spec.written:
+            self.table(written.name, written.schema.arrow, list(written.schema.key) or None)
+        if sink is not None:
+            self.sink(spec.visit_log_slow.name, sink)
+        return diff
+
+    def step(self, name: str) -> Step | Diff:
+        """The step of this name."""
+        return cast("Step | Diff", self._pipeline.step(name))
+
+    def steps(self) -> dict[str, Step | Diff]:
         """All steps by name, each after those whose outputs it reads."""
-        return {step.name: step for step in self._pipeline.in_order()}
+        return {step.name: cast("Step | Diff", step) for step in self._pipeline.in_order()}
 
     def step_names(self) -> list[str]:
         """The names of all steps."""
@@ -205,14 +258,20 @@ class DataStore:
         fail_fast: bool | None = None,
         on_change: OnChange | None = None,
         on_batch: OnBatch | None = None,
+        on_block: OnSent | None = None,
     ) -> RunReport:
-        """Run everything that has work, in order, or some of it; gives a report for each step.
+        """Run everything that has work, in order, or some steps and sinks; gives a report for each.
 
-        What stops a step stands in its report, and the others go on, unless `fail_fast` is set. Tables whose tail has
-        grown long are folded. `on_batch` is called after each commit with the report so far and the batches left.
+        What stops a step or a sink stands in its report, and the others go on, unless `fail_fast` is set. Tables whose
+        tail has grown long are folded. `on_batch` is called after each commit with the report so far and the batches
+        left, `on_block` after each block that a sink has sent.
         """
         config = RunConfig(filters=filters or {}, limit=limit, fail_fast=fail_fast, on_change=on_change)
-        report = self._pipeline.run(steps, config, *([on_batch] if on_batch else []))
+        sinks, others = self._sinks.among(steps)
+        runs_steps = bool(others) or not steps
+        report = self._pipeline.run(others, config, *([on_batch] if on_batch else [])) if runs_steps else RunReport()
+        report.sinks = self._sinks.run(sinks, fail_fast=bool(fail_fast), on_block=on_block)
+        report.seconds += sum(sent.seconds for sent in report.sinks.values())
         report.folded = self._fold_what_moved()
         return report
 
@@ -229,12 +288,18 @@ class DataStore:
         """How far each step has processed each of its inputs."""
 
         def initialise(step: str, tables: Sequence[str]) -> dict[str, float]:
-            return initialise_offsets(self._context, self._pipeline.step(step).spec, tables)
+            found = self.step(step)
+            if isinstance(found, Diff):
+                raise found.keeps_its_offsets("initialised")
+            return initialise_offsets(self._context, found.spec, tables)
 
-        def inputs_of(step: str) -> Sequence[str]:
-            return self._pipeline.steps[step].inputs if step in self._pipeline.steps else ()
+        def inputs_to_reset(step: str) -> Sequence[str]:
+            found = self._pipeline.steps.get(step)
+            if isinstance(found, Diff):
+                raise found.keeps_its_offsets("reset")
+            return found.inputs if found else ()
 
-        return OffsetTable(self.control, self.clock, initialise, inputs_of)
+        return OffsetTable(self.control, self.clock, initialise, inputs_to_reset)
 
     def why(self, table: str, key: Mapping[str, Any], *, most: int = 100) -> Provenance:
         """Where a row came from: its block, and through the input intervals the input records behind it.
@@ -250,6 +315,18 @@ class DataStore:
             return ()
         self._folded_at = heads
         return tuple(report.table for report in self.fold_where_needed() if report.folded)
+
+    # --- sinks --------------------------------------------------------------------------------------------------------
+
+    def sink(self, table: str | Table, sink: Outlet, name: str | None = None) -> Sink:
+        """Carry a table's changes to a target, at every `run`; under its name it goes on after a restart."""
+        known = self._known_table(table.name if isinstance(table, Table) else table)
+        collapsing_key = getattr(self._pipeline.maker_of(known.name), "collapsing_key", None)
+        return self._sinks.add(known.name, known.schema, sink, name, collapsing_key, taken=self.step_names())
+
+    def sinks(self) -> dict[str, Sink]:
+        """All sinks by name."""
+        return dict(self._sinks.sinks)
 
     # --- care ---------------------------------------------------------------------------------------------------------
 
@@ -268,7 +345,7 @@ class DataStore:
             report += verify_chain(name, self._context.files(name), head.head_hash, on_block)
             maker = self._pipeline.maker_of(name)
             if replay and maker is not None:
-                report += replay_table(self._context, maker.spec, name, head)
+                report += maker.replay(name, head)
         return report
 
     def _refuse_stepless(self, chains: Mapping[str, TableHead]) -> None:

@@ -101,7 +101,7 @@ def test_runs_hold_moments_as_the_table_does_whatever_the_session_shows_them_as(
         runs.append(write_run(iter([pa.RecordBatch.from_pydict(columns)]), str(tmp_path), schema, order))
 
     reader = RunReader(runs[0].path, schema.key)
-    slices = [read_stretches(piece) for piece in cut_runs(runs, schema, 5)]
+    slices = [read_stretches(piece) for piece in cut_runs(runs, schema.key, 5)]
 
     assert [reader.key(number) for number in range(reader.rows)] == [(moment,) for moment in moments[::2]]
     assert reader.stretch(0, 1).schema.field("at").type == schema.arrow.field("at").type

@@ -12,6 +12,7 @@ from seamark.cli.render import Parts, runs
 
 if TYPE_CHECKING:
     from seamark.cli.facts.project import Listing, Status
+    from seamark.cli.facts.sinks import SinkState
     from seamark.cli.facts.steps import StepLine, StepState
 
 _NO_TABLES = "No tables yet: declare one in the pipeline with ds.table(…)."
@@ -54,7 +55,7 @@ def status(facts: Status) -> Parts:
         tables.add_row(
             Text(state.name, "bold"), moment(state.last_commit), age(state.age_seconds), number(state.waiting)
         )
-    parts: Parts = [tables, *_step_states(facts.steps, facts.at)]
+    parts: Parts = [tables, *_step_states(facts.steps, facts.at), *_sink_states(facts.sinks)]
     if facts.writing:
         parts += [heading("Writing now"), *[f"  run {run}" for run in facts.writing]]
     if facts.leases:
@@ -63,6 +64,16 @@ def status(facts: Status) -> Parts:
             leases.add_row(lease.name, lease.holder, f"{lease.seconds_left:.0f}")
         parts += [heading("Leases"), leases]
     return parts + runs("Last runs", facts.runs)
+
+
+def _sink_states(sinks: tuple[SinkState, ...]) -> Parts:
+    if not sinks:
+        return []
+    shown = grid("~sink", "table", "~target", ">block", ">pending blocks", ">records")
+    for sink in sinks:
+        waiting = [number(count or None) for count in (sink.pending_blocks, sink.pending_records)]
+        shown.add_row(Text(sink.name, "bold"), sink.table, sink.target, number(sink.position), *waiting)
+    return [Text(), shown]
 
 
 def _step_states(steps: tuple[StepState, ...], now: datetime) -> Parts:

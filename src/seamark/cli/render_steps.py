@@ -18,7 +18,9 @@ from seamark.cli.render import Parts
 if TYPE_CHECKING:
     from seamark.cli.facts.origins import Origin, Origins
     from seamark.cli.facts.runs import RunResult, StepResult
+    from seamark.cli.facts.sinks import SinkResult
     from seamark.cli.facts.steps import Plan, PlannedStep
+    from seamark.cli.facts.trouble import Trouble
     from seamark.cli.verbs.mend import GivenUp, Reset
 
 _NO_STEPS = "No steps yet: declare one in the pipeline with @ds.transform(…)."
@@ -68,13 +70,39 @@ def _mode_style(mode: str) -> str:
 
 def run(facts: RunResult) -> Parts:
     """`run`."""
-    if not facts.steps:
+    if not facts.steps and not facts.sinks:
         return [_NO_STEPS]
-    parts: Parts = [_counts(facts.steps)] if facts.did_something else [_nothing(facts)]
+    parts: Parts = [_nothing(facts)]
+    if facts.did_something:
+        parts = [_counts(facts.steps)] if facts.steps else []
+        parts += [*([Text()] if parts and facts.sinks else []), *_sent(facts.sinks)]
     if facts.folded:
         parts.append(Text(f"Folded {', '.join(facts.folded)}.", "dim"))
     for step in facts.steps:
         parts += _trouble(step)
+    for sink in facts.sinks:
+        parts += _stopped(sink.sink, "could not go on", sink.error)
+    return parts
+
+
+def _sent(sinks: tuple[SinkResult, ...]) -> Parts:
+    if not sinks:
+        return []
+    shown = grid("", "~sink", "table", ">blocks", ">records", ">seconds")
+    for sink in sinks:
+        mark = Text("✓", "green") if sink.ok else Text("✗", "red")
+        counts = [number(count or None) for count in (sink.blocks, sink.records)]
+        shown.add_row(mark, Text(sink.sink, "bold"), sink.table, *counts, f"{sink.seconds:.2f}")
+    return [shown]
+
+
+def _stopped(name: str, what: str, error: Trouble | None) -> Parts:
+    if error is None:
+        return []
+    title = Text("\n✗ ", "red").append(name, "bold default").append(f" {what}: ", "default")
+    parts: Parts = [title.append(error.message, "default")]
+    if error.hint:
+        parts.append(Text("  Hint: ", "bold cyan").append(error.hint, "not bold default"))
     return parts
 
 
@@ -82,7 +110,9 @@ def _nothing(facts: RunResult) -> Text:
     if facts.empty_inputs:
         have = "has" if len(facts.empty_inputs) == 1 else "have"
         return Text(f"Nothing to do: {', '.join(facts.empty_inputs)} {have} no records yet.")
-    return Text("✓ ", "green").append(f"Nothing to do: {counted(len(facts.steps), 'step')} up to date.", "default")
+    kinds = ((len(facts.steps), "step"), (len(facts.sinks), "sink"))
+    what = " and ".join(counted(count, kind) for count, kind in kinds if count)
+    return Text("✓ ", "green").append(f"Nothing to do: {what} up to date.", "default")
 
 
 def _counts(steps: tuple[StepResult, ...]) -> Table:
@@ -115,12 +145,7 @@ def retried(facts: StepResult) -> Parts:
 
 
 def _trouble(step: StepResult) -> Parts:
-    parts: Parts = []
-    if step.error is not None:
-        title = Text("\n✗ ", "red").append(step.step, "bold default").append(" could not run: ", "default")
-        parts.append(title.append(step.error.message, "default"))
-        if step.error.hint:
-            parts.append(Text("  Hint: ", "bold cyan").append(step.error.hint, "not bold default"))
+    parts = _stopped(step.step, "could not run", step.error)
     if step.failures:
         what = counted(step.failed, "key")
         parts.append(Text("\n✗ ", "red").append(step.step, "bold default").append(f": {what} failed", "default"))

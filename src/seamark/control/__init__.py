@@ -25,6 +25,7 @@ from seamark.control.model import (
 )
 from seamark.control.offsets import Backlog, Offsets
 from seamark.control.rebuild import Restored, meanwhile_moved, restore
+from seamark.control.sinks import SinkPosition, Sinks
 from seamark.control.staging import GRACE_SECONDS, Staging
 
 __all__ = [
@@ -47,6 +48,8 @@ __all__ = [
     "Restored",
     "RunRecord",
     "RunTotals",
+    "SinkPosition",
+    "Sinks",
     "Staging",
     "TableAppend",
     "TableHead",
@@ -64,6 +67,7 @@ class Control:
         self.index = Index(self.database)
         self.leases = Leases(self.database, lease_seconds)
         self.offsets = Offsets(self.database)
+        self.sinks = Sinks(self.database)
         self.staging = Staging(self.database, self.clock)
 
     def commit(self, request: CommitRequest) -> None:

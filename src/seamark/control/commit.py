@@ -84,7 +84,7 @@ def _look_and_commit(database: Database, request: CommitRequest, token: str, *, 
 
 def _commit(database: Database, connection: Connection, request: CommitRequest, token: str) -> None:
     now = database.now(connection)
-    _require_lease(connection, request.lease, now)
+    require_lease(connection, request.lease, now)
     for append in sorted(request.appends, key=lambda a: a.table):  # one order for all, so that nobody waits in a circle
         _require_unreserved(connection, append.table, request.write_leases, now)
         _swap_head(database, connection, append)
@@ -99,7 +99,8 @@ def _commit(database: Database, connection: Connection, request: CommitRequest, 
     faults.reached("in-transaction")
 
 
-def _require_lease(connection: Connection, held: Lease | None, now: float) -> None:
+def require_lease(connection: Connection, held: Lease | None, now: float) -> None:
+    """Nothing if the lease is still ours by the database's clock, else `LeaseLost`; its row is locked meanwhile."""
     if held is None:
         return
     row = connection.execute(select(lease).where(lease.c.name == held.name).with_for_update()).one_or_none()

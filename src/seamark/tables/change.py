@@ -31,16 +31,18 @@ from seamark.tables.types import spark_name
 
 @dataclass(frozen=True, slots=True)
 class LocalChange:
-    """Records that are at hand: `op` and the table's columns."""
+    """Records that are at hand: `op` and the table's columns. `order` is what an append-only table is sorted by."""
 
     records: pa.Table
+    order: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class FrameChange:
-    """Records that Spark will compute."""
+    """Records that Spark will compute; `order` as above."""
 
     records: DataFrame
+    order: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

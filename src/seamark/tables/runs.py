@@ -27,7 +27,7 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A file of records as one task computed them, sorted by key (keyed tables) or as they came (append-only ones)."""
+    """A file of records as one task computed them, sorted if the table has an order, else as they came."""
 
     path: str
     order: int
@@ -117,10 +117,13 @@ def read_stretches(stretches: Sequence[Stretch]) -> pa.Table:
     return pa.concat_tables([RunReader(s.path, ()).stretch(s.start, s.stop) for s in stretches])
 
 
-def cut_runs(runs: Sequence[Run], schema: TableSchema, block_rows: int) -> list[list[Stretch]]:
-    """The stretches that make up each slice: `block_rows` records, one less where that would part a correction."""
-    readers = [RunReader(run.path, schema.key) for run in runs]
-    cut = cut_sorted if schema.key else cut_in_order
+def cut_runs(runs: Sequence[Run], sorted_by: Sequence[str], block_rows: int) -> list[list[Stretch]]:
+    """The stretches that make up each slice: `block_rows` records, one less where that would part a correction.
+
+    `sorted_by` is the key that the runs are sorted by; without one they follow one another as they are.
+    """
+    readers = [RunReader(run.path, sorted_by) for run in runs]
+    cut = cut_sorted if sorted_by else cut_in_order
     bounds = cut([reader.rows for reader in readers], [reader.key for reader in readers], block_rows)
     slices = []
     for begin, end in pairwise(bounds):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -59,11 +60,16 @@ class OpCounts:
         return self.appended + 2 * self.corrected + self.retracted
 
 
-def sort_records(schema: TableSchema, records: pa.Table) -> pa.Table:
-    """Records of a keyed table by key, `-C` before `+C`; those of an append-only one as they are."""
-    if not schema.key or records.num_rows < 2:
+def record_order(schema: TableSchema) -> tuple[str, ...]:
+    """The columns by which the records of a keyed table are sorted: its key, then `-C` before `+C`."""
+    return (*schema.key, OP) if schema.key else ()
+
+
+def sort_records(columns: Sequence[str], records: pa.Table) -> pa.Table:
+    """Records sorted by these columns; as they are, if there are none."""
+    if not columns or records.num_rows < 2:
         return records
-    order = [(name, "ascending") for name in (*schema.key, OP)]
+    order = [(name, "ascending") for name in columns]
     whole = records.combine_chunks()  # picking from one piece is several times faster than from many
     return whole.take(pc.sort_indices(whole, sort_keys=order))
 

@@ -17,7 +17,7 @@ from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame, quoted, refuse_nulls
 from seamark.tables.runs import Run, Stretch, cut_runs, read_stretches, write_run
 from seamark.tables.schema import TableSchema
-from seamark.tables.slices import OP, OpCounts, SliceInfo, doubled_key, sort_records, write_slice
+from seamark.tables.slices import OP, OpCounts, SliceInfo, doubled_key, record_order, sort_records, write_slice
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -54,6 +54,9 @@ class Target:
     """Where a change goes: the table, the folder its slices are staged in, its first offset, and how to tell its time.
 
     The time is asked for as late as can be, when the records have been computed: it is the commit's, not the start's.
+    Records of a keyed table are in the order of its key. For an append-only one `order` names the columns to sort by,
+    which together tell every record from every other; they need not be the table's. Without it records stay as they
+    come.
     """
 
     table: str
@@ -62,11 +65,17 @@ class Target:
     first_offset: int
     commit_time: Callable[[], datetime]
     block_rows: int
+    order: tuple[str, ...] = ()
+
+    @property
+    def sorted_by(self) -> tuple[str, ...]:
+        """The columns by which records are sorted, or none."""
+        return record_order(self.schema) or self.order
 
 
 def stage_local(target: Target, records: pa.Table) -> StagedChange:
     """Stage records that are at hand."""
-    sorted_records = sort_records(target.schema, records)
+    sorted_records = sort_records(target.sorted_by, records)
     refuse_doubled_key(target.table, doubled_key(target.schema, sorted_records))
     slices, moment = [], target.commit_time()
     for begin, end in _cuts(target, sorted_records):
@@ -98,7 +107,7 @@ def stage_frame(context: TableContext, target: Target, records: DataFrame) -> St
         return stage_nothing(target)
     if total <= SMALL_RECORDS and sum(run.size for run in runs) <= SMALL_BYTES:
         return stage_local(target, read_stretches([Stretch(run.path, 0, run.rows) for run in runs]))
-    pieces, moment = cut_runs(runs, target.schema, target.block_rows), target.commit_time()
+    pieces, moment = cut_runs(runs, target.schema.key or target.order, target.block_rows), target.commit_time()
     return StagedChange(tuple(_write_slices(context, target, pieces, moment)), counts, moment)
 
 
@@ -112,8 +121,8 @@ def _write_runs(target: Target, records: DataFrame) -> list[Run]:
     schema, folder = target.schema, str(target.folder / "runs")
     # Made here and not by the tasks: one that goes on after its job has failed must not bring the folder back.
     Path(folder).mkdir(parents=True, exist_ok=True)
-    if schema.key:
-        records = records.sortWithinPartitions(*[quoted(name) for name in (*schema.key, OP)])
+    if target.sorted_by:
+        records = records.sortWithinPartitions(*[quoted(name) for name in target.sorted_by])
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -141,7 +150,7 @@ def _write_slices(
     context: TableContext, target: Target, pieces: list[list[Stretch]], moment: datetime
 ) -> list[SliceInfo]:
     """Let one task a slice merge its stretches of the runs and write them."""
-    schema, folder = target.schema, target.folder
+    schema, folder, sorted_by = target.schema, target.folder, target.sorted_by
     starts = [target.first_offset]
     for piece in pieces:
         starts.append(starts[-1] + sum(stretch.stop - stretch.start for stretch in piece))
@@ -149,7 +158,7 @@ def _write_slices(
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for place in batch.column(0).to_pylist():
-                yield _write_one(schema, folder, pieces[place], starts[place], moment, place)
+                yield _write_one(schema, sorted_by, folder, pieces[place], starts[place], moment, place)
 
     places = context.session().range(0, len(pieces), 1, len(pieces))
     found = sorted(places.mapInArrow(write, _SLICE_COLUMNS).collect(), key=lambda row: row.place)
@@ -169,9 +178,15 @@ def _write_slices(
 
 
 def _write_one(
-    schema: TableSchema, folder: Path, piece: list[Stretch], first_offset: int, moment: datetime, place: int
+    schema: TableSchema,
+    sorted_by: Sequence[str],
+    folder: Path,
+    piece: list[Stretch],
+    first_offset: int,
+    moment: datetime,
+    place: int,
 ) -> pa.RecordBatch:
-    records = sort_records(schema, read_stretches(piece))
+    records = sort_records(sorted_by, read_stretches(piece))
     doubled = doubled_key(schema, records)
     if doubled is not None:
         return _one_row(_SLICE_COLUMNS, [place, "", "", 0, 0, 0, None, str(doubled)])

@@ -31,7 +31,7 @@ from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, check_fr
 from seamark.tables.publish import Planned
 from seamark.tables.read import TableSource, check_as_of, read_changes, read_rows
 from seamark.tables.schema import TableSchema
-from seamark.tables.slices import doubled_key, sort_records
+from seamark.tables.slices import doubled_key, record_order, sort_records
 from seamark.tables.stage import refuse_doubled_key
 from seamark.tables.write import NOTHING_ELSE, Advance, Commit, write_change
 
@@ -156,7 +156,7 @@ class Table:
         rows = check_frame(self.name, self.schema, frame)
         if isinstance(rows, LocalFrame):
             records = appended_rows(rows.rows)
-            refuse_doubled_key(self.name, doubled_key(self.schema, sort_records(self.schema, records)))
+            refuse_doubled_key(self.name, doubled_key(self.schema, sort_records(record_order(self.schema), records)))
         return rows
 
     @contextmanager

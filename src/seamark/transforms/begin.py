@@ -13,9 +13,9 @@ from seamark.tables.context import TableContext
 from seamark.tables.publish import begin_chain, declare_schema, plan_table, publish, writing
 from seamark.tables.read import TableSource
 from seamark.tables.slices import OpCounts
-from seamark.transforms.spec import StepSpec
+from seamark.transforms.commit import Maker
 
-Makers = Mapping[str, StepSpec]
+Makers = Mapping[str, Maker]
 """The step that writes each derived table."""
 
 
@@ -26,7 +26,7 @@ def begin_chains(context: TableContext, tables: Sequence[TableSource], makers: M
             continue
         maker = makers.get(source.name)
         if maker is not None:
-            begin_chains(context, list(maker.shape.sources.values()), makers)
+            begin_chains(context, list(maker.sources.values()), makers)
         try:
             _begin(context, source, maker)
         except CommitConflict:  # somebody else has begun it: that is as good, if it is really there
@@ -34,13 +34,13 @@ def begin_chains(context: TableContext, tables: Sequence[TableSource], makers: M
                 raise
 
 
-def _begin(context: TableContext, source: TableSource, maker: StepSpec | None) -> None:
+def _begin(context: TableContext, source: TableSource, maker: Maker | None) -> None:
     planned = plan_table(context, source.name)
     draft = ChainDraft(planned.state, commit_time(context.clock, None))
     begin_chain(draft, DatasetKind.ROOT if maker is None else DatasetKind.DERIVATIVE)
     if maker is not None:
         heads = context.control.index.heads()
-        draft.add(maker.definition.set_transform({table: heads[table].dataset_id for table in maker.shape.sources}))
+        draft.add(maker.definition.set_transform({table: heads[table].dataset_id for table in maker.sources}))
     declare_schema(draft, source.schema)
     now = context.clock.now().timestamp()
     with writing(context) as run:

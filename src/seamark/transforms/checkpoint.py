@@ -69,6 +69,7 @@ class Checkpoint:
     skipped: tuple[str, ...] = ()
     selected_at: Mapping[str, int | None] | None = None  # where keys found through a reference were looked up before
     open_pass: OpenPass | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)  # what else a kind of step needs to know, as JSON holds it
     part: tuple[int, int] = (1, 1)
 
     @property
@@ -102,6 +103,8 @@ class Checkpoint:
             document["range"] = _mark(self.range)
         if self.open_pass is not None:
             document["open_pass"] = {"mode": self.open_pass.mode, "range": _mark(self.open_pass.mark)}
+        if self.details:
+            document["details"] = dict(self.details)
         return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -120,6 +123,7 @@ def decode(data: bytes) -> Checkpoint:
         skipped=tuple(_text(key) for key in document.get("skipped", [])),
         selected_at=document.get("selected_at"),
         open_pass=OpenPass(opened["mode"], _range(opened["range"])) if opened else None,
+        details=document.get("details", {}),
         part=(document["part"][0], document["part"][1]),
     )
 

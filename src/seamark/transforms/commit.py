@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import reduce
+from typing import Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -14,7 +15,7 @@ from pyspark.sql import functions as F
 from seamark import faults
 from seamark.clock import commit_time
 from seamark.control import Position, RunRecord, TableHead
-from seamark.errors import ChainRuleBroken, TableError
+from seamark.errors import ChainRuleBroken, SeamarkError, TableError
 from seamark.ledger import AddData, ChainState, DatasetKind, ExecuteTransform, ExecuteTransformInput, Op
 from seamark.ledger.chain import ChainDraft
 from seamark.tables import diff, local_diff
@@ -37,12 +38,46 @@ from seamark.tables.slices import OpCounts
 from seamark.tables.stage import SMALL_RECORDS, StagedChange, Target, stage_frame, stage_local, stage_nothing
 from seamark.transforms.batches import Pin
 from seamark.transforms.checkpoint import Checkpoint, ReadAt, decode
-from seamark.transforms.compute import bad_output
-from seamark.transforms.definition import is_same
+from seamark.transforms.definition import Definition, is_same
 from seamark.transforms.fetch import OFFSET, read_for
 from seamark.transforms.keys import comparable
 from seamark.transforms.scope import KeyValues, Scope
-from seamark.transforms.spec import StepSpec
+
+MakeChange = Callable[[int | None], Change]
+"""From the last record of an output, or None while it is empty, to the records that follow it."""
+
+
+class Maker(Protocol):
+    """Whatever makes tables from tables: a step as its commits see it."""
+
+    @property
+    def name(self) -> str:
+        """The step's name."""
+        ...
+
+    @property
+    def definition(self) -> Definition:
+        """What its rows are made by."""
+        ...
+
+    @property
+    def sources(self) -> Mapping[str, TableSource]:
+        """The tables that it reads, each once, by name."""
+        ...
+
+    @property
+    def outputs(self) -> tuple[TableSource, ...]:
+        """The tables that it is there for."""
+        ...
+
+    @property
+    def written(self) -> tuple[TableSource, ...]:
+        """All tables that a commit of it writes, the outputs first."""
+        ...
+
+    def explain(self, output: TableSource, error: TableError) -> SeamarkError:
+        """The error as a person should meet it, when what was computed does not fit an output."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -58,13 +93,11 @@ class Covered:
 
 @dataclass(frozen=True)
 class Batch:
-    """What one commit makes true: rows of the outputs within a scope, and how far inputs are incorporated after it."""
+    """What one commit makes true: changes of the maker's `written`, and how far inputs are incorporated after it."""
 
-    scope: Scope
-    outputs: tuple[tuple[CheckedFrame, ...], ...]  # those of the spec's `written`, each in pieces
+    changes: tuple[MakeChange, ...]
     checkpoint: Checkpoint
     covered: tuple[Covered, ...] = ()
-    left_alone: pa.Table | None = None  # keys that failed: the rows that they have stay as they are
     watermark: datetime | None = None
 
 
@@ -82,7 +115,10 @@ class Committed:
 def change_of(
     output: TableSource, rows: Sequence[CheckedFrame], scope: Scope, left_alone: pa.Table | None, last: int | None
 ) -> Change:
-    """The records that lead from the rows of a scope that stood after the record `last` to the rows that are wanted."""
+    """The records that lead from the rows of a scope that stood after the record `last` to the rows that are wanted.
+
+    Keys that are `left_alone` have failed: the rows that they have stay as they are.
+    """
     local = [piece.rows for piece in rows if isinstance(piece, LocalFrame)]
     few = len(local) == len(rows) and sum(piece.num_rows for piece in local) <= SMALL_RECORDS
     if isinstance(scope, KeyValues) and scope.columns and scope.values.num_rows == 0:
@@ -148,29 +184,29 @@ def _without(output: TableSource, rows: DataFrame, left_alone: pa.Table | None) 
 class Committer:
     """Commits the batches of one run of a step."""
 
-    def __init__(self, context: TableContext, spec: StepSpec, run: Writing) -> None:
+    def __init__(self, context: TableContext, maker: Maker, run: Writing) -> None:
         self._context = context
-        self._spec = spec
+        self._maker = maker
         self._run = run
 
     def commit(self, batch: Batch, record: Callable[[OpCounts], RunRecord], progress: Progress) -> Committed:
         """Make a batch true, all of it or nothing; `CommitConflict` if somebody else wrote an output meanwhile."""
-        spec, context = self._spec, self._context
-        planned = [plan_table(context, output.name) for output in spec.written]
+        maker, context = self._maker, self._context
+        planned = [plan_table(context, output.name) for output in maker.written]
         moment = self._moment([entry.head for entry in planned])
         staged: list[StagedChange] = []
-        for output, plan, rows in zip(spec.written, planned, batch.outputs, strict=True):
+        for output, plan, make in zip(maker.written, planned, batch.changes, strict=True):
             if plan.state is not None:
                 _refuse_older_read(plan, batch.checkpoint.read)
-            staged.append(self._stage(output, plan, rows, batch, moment))
+            staged.append(self._stage(output, plan, make, moment))
         drafts = []
-        for output, plan, change in zip(spec.written, planned, staged, strict=True):
+        for output, plan, change in zip(maker.written, planned, staged, strict=True):
             self._run.adopt_slices(plan.files, change.slices)
             draft = self._draft(output, plan, change, batch)
             if draft.blocks:
                 drafts.append((plan, draft))
         faults.reached("slices-staged")
-        counts = sum((change.counts for change in staged[: len(spec.shape.outputs)]), OpCounts())
+        counts = sum((change.counts for change in staged[: len(maker.outputs)]), OpCounts())
         publish(context, self._run, record(counts), drafts, counts=counts, progress=progress)
         added = {plan.table: (plan.last_offset, draft.state.last_offset) for plan, draft in drafts if draft.state}
         return Committed(counts, added)
@@ -178,9 +214,7 @@ class Committer:
     def _moment(self, heads: Sequence[TableHead | None]) -> _Moment:
         return _Moment(self._context, max((head.system_time for head in heads if head), default=None))
 
-    def _stage(
-        self, output: TableSource, plan: Planned, rows: Sequence[CheckedFrame], batch: Batch, moment: _Moment
-    ) -> StagedChange:
+    def _stage(self, output: TableSource, plan: Planned, make: MakeChange, moment: _Moment) -> StagedChange:
         target = Target(
             table=output.name,
             schema=output.schema,
@@ -190,17 +224,11 @@ class Committer:
             block_rows=self._context.block_rows,
         )
         try:
-            change = change_of(output, rows, batch.scope, batch.left_alone, plan.last_offset)
-            if isinstance(change, NoRecords):
-                return stage_nothing(target)
-            if isinstance(change, LocalChange):
-                return stage_local(target, change.records)
-            with spark_errors_explained(output):
-                return stage_frame(self._context, target, change.records)
+            return stage_change(output, target, make(plan.last_offset))
         except TableError as error:
             if type(error).__name__ == "ComputeFailed":
                 raise
-            raise bad_output(self._spec.shape, output, error) from error
+            raise self._maker.explain(output, error) from error
 
     def _draft(self, output: TableSource, plan: Planned, change: StagedChange, batch: Batch) -> ChainDraft:
         draft = ChainDraft(plan.state, change.system_time)
@@ -214,7 +242,7 @@ class Committer:
             covered = {entry.dataset_id: entry for entry in batch.covered} if number == 1 else {}
             part = batch.checkpoint.as_part(number, len(pieces))
             event = ExecuteTransform(
-                query_inputs=tuple(self._interval(draft, table, covered) for table in self._spec.shape.sources),
+                query_inputs=tuple(self._interval(draft, table, covered) for table in self._maker.sources),
                 prev_checkpoint=state.checkpoint,
                 prev_offset=state.last_offset,
                 new_data=data_slice(piece) if piece else None,
@@ -228,10 +256,10 @@ class Committer:
     def _define(self, draft: ChainDraft) -> None:
         """Add a SetTransform, if the chain does not have this definition yet."""
         heads = self._context.control.index.heads()
-        ids = {table: heads[table].dataset_id for table in self._spec.shape.sources}
+        ids = {table: heads[table].dataset_id for table in self._maker.sources}
         standing = draft.state.transform if draft.state else None
-        if standing is None or not is_same(standing, self._spec.definition, ids):
-            draft.add(self._spec.definition.set_transform(ids))
+        if standing is None or not is_same(standing, self._maker.definition, ids):
+            draft.add(self._maker.definition.set_transform(ids))
 
     def _interval(self, draft: ChainDraft, table: str, covered: Mapping[str, Covered]) -> ExecuteTransformInput:
         """How an input goes on from where the chain has it: forward, or not at all."""
@@ -249,6 +277,17 @@ class Committer:
         moved = entry.offset is not None and (carried.offset is None or entry.offset > carried.offset)
         new_offset = entry.offset if moved else None
         return ExecuteTransformInput(dataset_id, carried.block_hash, entry.block_hash, carried.offset, new_offset)
+
+
+def stage_change(output: TableSource, target: Target, change: Change) -> StagedChange:
+    """The slices of a change, staged."""
+    if isinstance(change, NoRecords):
+        return stage_nothing(target)
+    ordered = replace(target, order=change.order)
+    if isinstance(change, LocalChange):
+        return stage_local(ordered, change.records)
+    with spark_errors_explained(output):
+        return stage_frame(output.context, ordered, change.records)
 
 
 def _repeats(state: ChainState, event: ExecuteTransform) -> bool:

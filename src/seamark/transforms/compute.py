@@ -21,7 +21,7 @@ from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, check_frame, quoted
 from seamark.tables.read import TableSource, all_of
 from seamark.tables.runs import Key
-from seamark.tables.slices import doubled_key, sort_records
+from seamark.tables.slices import doubled_key, record_order, sort_records
 from seamark.transforms.fetch import OFFSET
 from seamark.transforms.gather import Gathered
 from seamark.transforms.keys import comparable
@@ -202,7 +202,7 @@ def check_rows(shape: Shape, output: TableSource, rows: pa.Table, scope: Scope) 
     mine = filter_rows(scope, rows)
     if mine.num_rows < rows.num_rows and shape.shares_all_keys:
         raise _foreign(shape, output, rows, scope)
-    doubled = doubled_key(output.schema, sort_records(output.schema, appended_rows(mine)))
+    doubled = doubled_key(output.schema, sort_records(record_order(output.schema), appended_rows(mine)))
     if doubled is not None:
         shown = ", ".join(f"{name}={value}" for name, value in doubled.items())
         raise bad_output(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import pandas as pd
 import pyarrow as pa
 
 from seamark.control import FailedKey
 from seamark.tables.context import TableContext
-from seamark.transforms.keys import columns_of, key_texts, keys_of
+from seamark.transforms.keys import KeyTypes, columns_of, key_texts, keys_of
 from seamark.transforms.scope import AllKeys, KeyFrame, Scope, key_frame_holds
 from seamark.transforms.shape import Shape
 
@@ -40,6 +41,23 @@ def failed_again(
                 read_at=read_at,
             )
     return recorded
+
+
+def failure_frame(failed: Sequence[FailedKey], columns: Sequence[str], types: KeyTypes) -> pd.DataFrame:
+    """Failed keys as people look at them: key columns, error, attempts, process_ts, retry_after."""
+    rows = [_failure(entry, columns, types) for entry in sorted(failed, key=lambda entry: entry.key)]
+    return pd.DataFrame(rows, columns=[*columns, "error", "attempts", "process_ts", "retry_after"])
+
+
+def _failure(entry: FailedKey, columns: Sequence[str], types: KeyTypes) -> dict[str, object]:
+    there = tuple(name for name in columns_of(entry.key) if name in columns)
+    key = keys_of([entry.key], there, types).to_pylist()[0] if there else {}
+    told = {"error": entry.error, "attempts": entry.attempts, "process_ts": _moment(entry.process_ts)}
+    return {**key, **told, "retry_after": None if entry.retry_after is None else _moment(entry.retry_after)}
+
+
+def _moment(seconds: float) -> pd.Timestamp:
+    return pd.Timestamp(seconds, unit="s", tz="UTC")
 
 
 def held_by(context: TableContext, shape: Shape, scope: Scope, texts: Sequence[str]) -> list[str]:

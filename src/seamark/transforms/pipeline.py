@@ -6,17 +6,22 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
+import pandas as pd
+
+from seamark.control import TableHead
 from seamark.errors import InvalidStep, SeamarkError, UnknownStep
+from seamark.ledger.verify import VerifyReport
 from seamark.tables.context import TableContext
 from seamark.tables.table import Table
 from seamark.transforms.changelist import ChangeList
+from seamark.transforms.commit import Maker
 from seamark.transforms.declare import BatchTransform, RunConfig
 from seamark.transforms.report import RunReport, StepPlan, StepReport
 from seamark.transforms.run import OnBatch
 from seamark.transforms.situation import Known, refuse_written_by_hand
-from seamark.transforms.spec import FindTable, StepSpec, resolve
+from seamark.transforms.spec import FindTable, resolve
 from seamark.transforms.step import Step
 
 log = logging.getLogger("seamark.run")
@@ -26,6 +31,65 @@ def _silent(_report: StepReport, _left: int) -> None:
     pass
 
 
+class AnyStep(Protocol):
+    """What a pipeline knows of a step, whatever it does: its tables, how to run it, and what became of it."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def spec(self) -> Maker:
+        """The step as its commits see it."""
+        ...
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The tables that it reads, each once."""
+        ...
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The tables that it writes."""
+        ...
+
+    @property
+    def transform_keys(self) -> tuple[str, ...]:
+        """The columns by which it is computed."""
+        ...
+
+    def run_full(
+        self, config: RunConfig | None = None, *, known: Known | None = None, on_batch: OnBatch = _silent
+    ) -> StepReport:
+        """Bring its outputs up to its inputs."""
+        ...
+
+    def run_changelist(self, changes: ChangeList, config: RunConfig | None = None) -> StepReport:
+        """Compute what given changes lead to."""
+        ...
+
+    def retry(self, config: RunConfig | None = None) -> StepReport:
+        """Take what failed, whether it is due or not."""
+        ...
+
+    def give_up(self, keys: Any = None) -> int:
+        """Forget what failed, and say how much that is."""
+        ...
+
+    def failures(self) -> pd.DataFrame:
+        """The keys that failed."""
+        ...
+
+    def plan(self, known: Known | None = None) -> StepPlan:
+        """What a run would do now."""
+        ...
+
+    def replay(self, table: str, head: TableHead) -> VerifyReport:
+        """What differs when the commits of one of its tables are computed again."""
+        ...
+
+
 class Pipeline:
     """The steps of a store, by name."""
 
@@ -33,35 +97,39 @@ class Pipeline:
         self._context = context
         self._find = find
         self._wait = wait
-        self.steps: dict[str, Step] = {}
+        self.steps: dict[str, AnyStep] = {}
 
     def add(self, declared: BatchTransform) -> Step:
         """Add a step, or refuse it with an error that names what is wrong; then nothing was added."""
         spec = resolve(declared, self._find)
-        self._refuse_second(spec)
-        self._refuse_cycle(spec)
-        refuse_written_by_hand(spec, self._context.control.index.heads())
         step = Step(self._context, spec, self.makers, self._wait)
-        self.steps[spec.name] = step
-        self._context.makers.update({output.name: spec.name for output in spec.written})
+        self.include(step)
         return step
 
-    def step(self, name: str) -> Step:
+    def include(self, step: AnyStep) -> None:
+        """Take a step in, of whatever kind, or refuse it; then nothing was added."""
+        self._refuse_second(step.spec)
+        self._refuse_cycle(step.spec)
+        refuse_written_by_hand(step.spec, self._context.control.index.heads())
+        self.steps[step.name] = step
+        self._context.makers.update({output.name: step.name for output in step.spec.written})
+
+    def step(self, name: str) -> AnyStep:
         """The step of this name."""
         if name not in self.steps:
             raise UnknownStep(name, list(self.steps))
         return self.steps[name]
 
-    def makers(self) -> dict[str, StepSpec]:
+    def makers(self) -> dict[str, Maker]:
         """The step that writes each derived table."""
         return {output.name: step.spec for step in self.steps.values() for output in step.spec.written}
 
-    def maker_of(self, table: str) -> Step | None:
+    def maker_of(self, table: str) -> AnyStep | None:
         """The step that writes a table, or None."""
         spec = self.makers().get(table)
         return self.steps[spec.name] if spec else None
 
-    def _refuse_second(self, spec: StepSpec) -> None:
+    def _refuse_second(self, spec: Maker) -> None:
         standing = self.steps.get(spec.name)
         if standing is not None:
             raise InvalidStep(
@@ -77,14 +145,14 @@ class Pipeline:
                     hint="let each write a table of its own, and a third step join them.",
                 )
 
-    def _refuse_cycle(self, spec: StepSpec) -> None:
+    def _refuse_cycle(self, spec: Maker) -> None:
         """Refuse a step that would read, by way of others, what it writes."""
         written = {output.name for output in spec.written}
-        ways: list[list[StepSpec]] = [[spec]]
+        ways: list[list[Maker]] = [[spec]]
         makers = self.makers()
         while ways:
             way = ways.pop()
-            for table in way[-1].shape.sources:
+            for table in way[-1].sources:
                 if table in written:
                     names = " -> ".join(f"'{entry.name}'" for entry in [spec, *reversed(way)])
                     raise InvalidStep(
@@ -98,19 +166,19 @@ class Pipeline:
 
     # --- order --------------------------------------------------------------------------------------------------------
 
-    def in_order(self, names: Sequence[str] = ()) -> list[Step]:
+    def in_order(self, names: Sequence[str] = ()) -> list[AnyStep]:
         """The named steps, or all, each after those whose outputs it reads."""
         wanted = [self.step(name) for name in names] or list(self.steps.values())
         return [step for step in self._sorted() if step in wanted]
 
-    def _sorted(self) -> list[Step]:
-        ordered: list[Step] = []
+    def _sorted(self) -> list[AnyStep]:
+        ordered: list[AnyStep] = []
         makers = self.makers()
 
-        def visit(step: Step) -> None:
+        def visit(step: AnyStep) -> None:
             if step in ordered:
                 return
-            for table in step.spec.shape.sources:
+            for table in step.inputs:
                 if table in makers:
                     visit(self.steps[makers[table].name])
             ordered.append(step)
@@ -138,8 +206,8 @@ class Pipeline:
         """Push given changes through the steps that read their tables, and those steps' changes on from there."""
         begun, report = time.monotonic(), RunReport()
         for step in self._sorted():
-            if not any(table in changes.changes for table in step.inputs):
-                continue
+            if not isinstance(step, Step) or not any(table in changes.changes for table in step.inputs):
+                continue  # a diff takes each record of its logs once: it waits for its own run
             done = _reported(step, config, partial(step.run_changelist, changes, config))
             report.steps[step.name] = done
             changes = changes.extend(done.changes)
@@ -154,8 +222,7 @@ class Pipeline:
     def tables(self) -> Iterator[Table]:
         """The tables that steps write beside their declared outputs."""
         for step in self.steps.values():
-            if step.spec.keys_table is not None:
-                source = step.spec.keys_table
+            for source in step.spec.written[len(step.spec.outputs) :]:
                 yield Table(self._context, source.name, source.schema)
 
     def decorate(self, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -168,7 +235,7 @@ class Pipeline:
         return decorate
 
 
-def _reported(step: Step, config: RunConfig, run: Callable[[], StepReport]) -> StepReport:
+def _reported(step: AnyStep, config: RunConfig, run: Callable[[], StepReport]) -> StepReport:
     """What a run did; what stopped it stands in the report, unless the first trouble is to stop everything."""
     begun = time.monotonic()
     try:

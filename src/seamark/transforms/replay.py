@@ -16,13 +16,12 @@ from seamark.control import TableHead
 from seamark.errors import SeamarkError
 from seamark.ledger.events import ExecuteTransform
 from seamark.ledger.verify import Finding, VerifyReport
-from seamark.tables.change import LocalChange, NoRecords
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame
 from seamark.tables.publish import writing
 from seamark.tables.read import TableSource
-from seamark.tables.stage import StagedChange, Target, stage_frame, stage_local, stage_nothing
-from seamark.transforms.commit import change_of
+from seamark.tables.stage import StagedChange, Target, stage_nothing
+from seamark.transforms.commit import change_of, stage_change
 from seamark.transforms.compute import Results, call
 from seamark.transforms.gather import gather
 from seamark.transforms.history import PastCommit, past_commits, read_then, shape_then
@@ -50,21 +49,35 @@ class _Recipe:
     is_pandas: bool
 
 
+Again = Callable[[PastCommit, Target, ExitStack], StagedChange | None]
+"""Makes a commit again, up to its staged slices; None if what it was made by is no longer there."""
+
+
 def replay_table(context: TableContext, spec: StepSpec, table: str, head: TableHead) -> VerifyReport:
     """Compute a derived table's commits again, oldest first, until one gives other records than it wrote."""
     output = next(entry for entry in spec.written if entry.name == table)
+
+    def again(commit: PastCommit, target: Target, stack: ExitStack) -> StagedChange | None:
+        recipe = _recipe(context, spec, commit)
+        return None if recipe is None else _stage_again(context, spec, recipe, output, commit, target, stack)
+
+    return replay_commits(context, output, head, again)
+
+
+def replay_commits(context: TableContext, output: TableSource, head: TableHead, again: Again) -> VerifyReport:
+    """Make the commits of a table again, oldest first, until one gives other records than it wrote."""
     replayed = not_replayable = 0
-    for commit in past_commits(context, table):
+    for commit in past_commits(context, output.name):
         if commit.blocks[-1].sequence > head.sequence:
             break
-        recipe = _recipe(context, spec, commit)
-        if recipe is None:
+        with ExitStack() as stack:
+            outcome = _replayed(context, output, commit, again, stack)
+        if outcome is None:
             not_replayable += len(commit.blocks)
             continue
-        finding = _replayed(context, spec, recipe, output, commit)
         replayed += len(commit.blocks)
-        if finding is not None:
-            return VerifyReport(0, (finding,), replayed, not_replayable)
+        if outcome:
+            return VerifyReport(0, tuple(outcome), replayed, not_replayable)
     return VerifyReport(0, (), replayed, not_replayable)
 
 
@@ -83,24 +96,37 @@ def _recipe(context: TableContext, spec: StepSpec, commit: PastCommit) -> _Recip
 
 
 def _replayed(
-    context: TableContext, spec: StepSpec, recipe: _Recipe, output: TableSource, commit: PastCommit
-) -> Finding | None:
-    """None if a commit can be made again, else what differs."""
+    context: TableContext, output: TableSource, commit: PastCommit, again: Again, stack: ExitStack
+) -> list[Finding] | None:
+    """What differs when a commit is made again; None if it cannot be."""
     expected = [_slice_of(context, output.name, entry.hash) for entry in commit.blocks]
     hashes = [piece.logical_hash for piece in expected if piece is not None]
-    with ExitStack() as stack:
-        try:
-            run = stack.enter_context(writing(context))
-            staged = _stage_again(context, spec, recipe, output, commit, run.folder, stack)
-        except SeamarkError as error:
-            text = f"table '{output.name}': computing block {commit.blocks[0].sequence} again failed: {error.message}"
-            return Finding(output.name, commit.blocks[0].hash, "replay", _told(hashes), "an error", text)
-        found = [piece.logical_hash for piece in staged.slices]
-        if found == hashes:
-            return None
-        pairs = zip_longest(hashes, found)
-        place = next(number for number, (one, other) in enumerate(pairs) if one != other)
-        return _finding(context, output, commit, staged, run.folder, place)
+    try:
+        run = stack.enter_context(writing(context))
+        staged = again(commit, _target(context, output, commit, run.folder), stack)
+    except SeamarkError as error:
+        text = f"table '{output.name}': computing block {commit.blocks[0].sequence} again failed: {error.message}"
+        return [Finding(output.name, commit.blocks[0].hash, "replay", _told(hashes), "an error", text)]
+    if staged is None:
+        return None
+    found = [piece.logical_hash for piece in staged.slices]
+    if found == hashes:
+        return []
+    pairs = zip_longest(hashes, found)
+    place = next(number for number, (one, other) in enumerate(pairs) if one != other)
+    return [_finding(context, output, commit, staged, run.folder, place)]
+
+
+def _target(context: TableContext, output: TableSource, commit: PastCommit, folder: Path) -> Target:
+    sizes = [(b.last_offset or 0) - (b.first_offset or 0) + 1 for b in commit.blocks if b.first_offset is not None]
+    return Target(
+        table=output.name,
+        schema=output.schema,
+        folder=folder,
+        first_offset=0 if commit.last_before is None else commit.last_before + 1,
+        commit_time=lambda: commit.blocks[0].system_time,
+        block_rows=max([2, *sizes]) if len(sizes) > 1 else max([context.block_rows, *sizes]),
+    )
 
 
 def _slice_of(context: TableContext, table: str, block: str) -> Any:
@@ -114,29 +140,15 @@ def _stage_again(
     recipe: _Recipe,
     output: TableSource,
     commit: PastCommit,
-    folder: Path,
+    target: Target,
     stack: ExitStack,
 ) -> StagedChange:
-    sizes = [(b.last_offset or 0) - (b.first_offset or 0) + 1 for b in commit.blocks if b.first_offset is not None]
-    target = Target(
-        table=output.name,
-        schema=output.schema,
-        folder=folder,
-        first_offset=0 if commit.last_before is None else commit.last_before + 1,
-        commit_time=lambda: commit.blocks[0].system_time,
-        block_rows=max([2, *sizes]) if len(sizes) > 1 else max([context.block_rows, *sizes]),
-    )
     scope = scope_then(context, recipe.shape, commit, stack)
     skipped = commit.checkpoint is not None and bool(commit.checkpoint.skipped)
     if scope is None or (skipped and not recipe.shape.keys):  # the one global result failed: nothing was touched
         return stage_nothing(target)
     rows, left_alone = _compute_again(context, spec, recipe, output, commit, scope, stack)
-    change = change_of(output, rows, scope, left_alone, commit.last_before)
-    if isinstance(change, NoRecords):
-        return stage_nothing(target)
-    if isinstance(change, LocalChange):
-        return stage_local(target, change.records)
-    return stage_frame(context, target, change.records)
+    return stage_change(output, target, change_of(output, rows, scope, left_alone, commit.last_before))
 
 
 def scope_then(context: TableContext, shape: Shape, commit: PastCommit, stack: ExitStack) -> Scope | None:

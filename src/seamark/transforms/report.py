@@ -29,6 +29,7 @@ class StepReport:
     error: BaseException | None = None
     changes: ChangeList = field(default_factory=ChangeList, repr=False)
     failures: tuple[tuple[str, str], ...] = ()  # key and error of those that failed in this run
+    too_late: int = 0  # records of a diff that came after their visit's time to live
 
     @property
     def ok(self) -> bool:
@@ -58,13 +59,13 @@ class RunReport:
 
     @property
     def ok(self) -> bool:
-        """Whether no key failed and every step could run."""
-        return all(report.ok for report in self.steps.values())
+        """Whether no key failed, every step could run and every sink could send."""
+        return all(report.ok for report in (*self.steps.values(), *self.sinks.values()))
 
     @property
     def did_something(self) -> bool:
-        """Whether any step had work."""
-        return any(report.did_something for report in self.steps.values())
+        """Whether any step or sink had work."""
+        return any(report.did_something for report in (*self.steps.values(), *self.sinks.values()))
 
 
 @dataclass(frozen=True)

@@ -7,18 +7,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 
-from seamark.control import CoveredKey, FailedKey, Lease, RunRecord
+from seamark.control import CoveredKey, FailedKey, RunRecord
 from seamark.errors import ComputeFailed, TooManyFailures
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame
-from seamark.tables.publish import Progress, Writing
+from seamark.tables.publish import Progress
 from seamark.tables.slices import OpCounts
-from seamark.transforms.batches import Pin, Taken
+from seamark.transforms.attempt import Attempt
+from seamark.transforms.batches import Taken
 from seamark.transforms.checkpoint import Checkpoint, RangeMark, ReadAt, taken_intervals
-from seamark.transforms.commit import Batch, Committed, Committer, Covered, least_watermark, position_at
+from seamark.transforms.commit import Batch, Committed, Committer, Covered, change_of, least_watermark, position_at
 from seamark.transforms.compute import (
     KeyTrouble,
     Results,
@@ -87,28 +89,21 @@ class StepRun:
         context: TableContext,
         spec: StepSpec,
         config: RunConfig,
-        *,
-        lease: Lease,
-        writing: Writing,
-        report: StepReport,
-        started: float,
+        attempt: Attempt,
         on_batch: OnBatch,
     ) -> None:
         self.context = context
         self.spec = spec
         self.shape = spec.shape
         self.config = config
-        self.report = report
-        self.pins: Mapping[str, Pin] = {}  # how far it reads, once it has looked
+        self.attempt = attempt
+        self.report = attempt.report
         self.tried: set[str] = set()  # failed keys that this run has taken already
         self.added: dict[str, tuple[int | None, int | None]] = {}  # records added to each output, as (after, upto]
         self.offsets: dict[str, float] = {}  # times up to which inputs were covered
         self._fail_fast = spec.options.fail_fast if config.fail_fast is None else config.fail_fast
-        self._lease = lease
-        self._writing = writing
-        self._started = started
         self._on_batch = on_batch
-        self._committer = Committer(context, spec, writing)
+        self._committer = Committer(context, spec, attempt.files)
         self._failures: dict[str, FailedKey] | None = None  # those that stand, once this run has committed
 
     def do(self, situation: Situation, work: Work, *, batches_left: int = 0) -> None:
@@ -183,9 +178,9 @@ class StepRun:
         standing = self._standing_failures(situation)
         self._failures = {key: entry for key, entry in standing.items() if key not in keys}
         done = Done(work, Results.none(self.shape), [[] for _ in self.spec.written], 0)
-        progress = Progress(recovered=tuple((self.spec.name, key) for key in sorted(keys)), lease=self._lease)
+        progress = Progress(recovered=tuple((self.spec.name, key) for key in sorted(keys)), lease=self.attempt.lease)
         batch = self._batch(situation, done, tuple(self._failures.values()), ())
-        self._committer.commit(batch, self._record(work, situation.pins), progress)
+        self._committer.commit(batch, self._record(work), progress)
         self.report.batches += 1
 
     # --- computing ----------------------------------------------------------------------------------------------------
@@ -255,11 +250,11 @@ class StepRun:
             failed=tuple(failed.values()),
             covered=covered,
             recovered=tuple((self.spec.name, key) for key in [*cured, *passed]),
-            lease=self._lease,
+            lease=self.attempt.lease,
             batch=self.report.batches + 1,
         )
         batch = self._batch(situation, done, tuple(left.values()), tuple(failed))
-        committed = self._committer.commit(batch, self._record(work, situation.pins), progress)
+        committed = self._committer.commit(batch, self._record(work), progress)
         self._tell(done, committed, failed)
         self._failures = left
         self.tried.update(failed, work.keys)
@@ -282,12 +277,13 @@ class StepRun:
             open_pass=None if work.range is not None or work.completes else situation.unfinished,
         )
         global_failure = bool(failed) and not self.shape.keys  # then the rows that stand are left as they are
+        scope = no_keys(self.shape) if global_failure else work.scope
+        left_alone = failed_keys(done.results)
+        pairs = zip(self.spec.written, done.rows, strict=True)
         return Batch(
-            scope=no_keys(self.shape) if global_failure else work.scope,
-            outputs=tuple(tuple(pieces) for pieces in done.rows),
+            changes=tuple(partial(change_of, output, rows, scope, left_alone) for output, rows in pairs),
             checkpoint=checkpoint,
             covered=work.covers,
-            left_alone=failed_keys(done.results),
             watermark=least_watermark(self.context, situation.pins.values()) if work.completes else None,
         )
 
@@ -309,21 +305,13 @@ class StepRun:
         texts = [text for text in key_texts(work.scope.values) if text not in failed]
         return tuple(CoveredKey(self.spec.name, text, now, read_at) for text in texts), forgotten
 
-    def _record(self, work: Work, pins: Mapping[str, Pin]) -> Callable[[OpCounts], RunRecord]:
+    def _record(self, work: Work) -> Callable[[OpCounts], RunRecord]:
         """The run's row after a commit, once it is known what that writes."""
 
         def record(counts: OpCounts) -> RunRecord:
-            written = counts.appended + counts.corrected + counts.retracted
-            return RunRecord(
-                run_id=self._writing.run_id,
-                step=self.spec.name,
-                mode=work.mode,
-                started=self._started,
-                ended=self.context.clock.now().timestamp(),
-                pins=json.dumps({table: pin.offset for table, pin in pins.items()}),
-                rows_in=self.report.rows_in + work.rows_in,
-                rows_out=self.report.rows_out + written,
-            )
+            written = self.report.rows_out + counts.appended + counts.corrected + counts.retracted
+            rows_in = self.report.rows_in + work.rows_in
+            return self.attempt.record(self.context, mode=work.mode, rows_in=rows_in, rows_out=written)
 
         return record
 

@@ -13,7 +13,7 @@ from seamark.tables.context import TableContext
 from seamark.tables.publish import Planned, plan_table
 from seamark.transforms.batches import Pending, Pin, all_keys_because
 from seamark.transforms.checkpoint import Checkpoint, OpenPass, RangeMark
-from seamark.transforms.commit import last_checkpoint, least_watermark
+from seamark.transforms.commit import Maker, last_checkpoint, least_watermark
 from seamark.transforms.declare import OnChange
 from seamark.transforms.definition import Definition, difference, from_chain
 from seamark.transforms.keys import columns_of
@@ -121,19 +121,9 @@ class Situation:
 
 def look(context: TableContext, spec: StepSpec, known: Known, pins: Mapping[str, Pin] | None = None) -> Situation:
     """Where a step stands. With `pins` as it stands for a run that has pinned its inputs already."""
-    heads, index = known.heads, context.control.index
+    heads = known.heads
     positions = {entry.input_table: entry for entry in known.positions.get(spec.name, ())}
-    pending = []
-    for table in spec.shape.sources:
-        head = heads.get(table)
-        if head is None:
-            continue
-        pin = (pins or {}).get(table) or Pin.at(head)
-        position = positions.get(table)
-        after = position.record_offset if position else None
-        waiting = pin.offset is not None and (after is None or pin.offset > after)
-        blocks = index.slices(table, after=after, upto=pin.offset) if waiting else []
-        pending.append(Pending(pin, position, tuple(blocks)))
+    pending = pending_inputs(context, spec, known, pins)
     now = context.clock.now().timestamp()
     failed = tuple(known.failed.get(spec.name, ()))
     chains = {output.name: plan_table_at(context, heads.get(output.name), output.name) for output in spec.written}
@@ -142,15 +132,34 @@ def look(context: TableContext, spec: StepSpec, known: Known, pins: Mapping[str,
     return Situation(
         spec=spec,
         heads=heads,
-        pending=tuple(pending),
+        pending=pending,
         missing=tuple(table for table in spec.shape.sources if table not in heads),
         failed=failed,
         due=tuple(key for key in failed if _can_be_computed(spec, key) and (key.retry_after or now) <= now),
-        older=_older_definition(context, spec, heads),
+        older=older_definition(context, spec, heads),
         new_outputs=tuple(name for name in chains if name not in standing) if standing else (),
         unfinished=_unfinished(checkpoint, spec, positions),
         rows=_rows(context, spec, pending),
     )
+
+
+def pending_inputs(
+    context: TableContext, maker: Maker, known: Known, pins: Mapping[str, Pin] | None = None
+) -> tuple[Pending, ...]:
+    """What waits in each input of a step that has a chain, up to its head or to a pin."""
+    positions = {entry.input_table: entry for entry in known.positions.get(maker.name, ())}
+    pending = []
+    for table in maker.sources:
+        head = known.heads.get(table)
+        if head is None:
+            continue
+        pin = (pins or {}).get(table) or Pin.at(head)
+        position = positions.get(table)
+        after = position.record_offset if position else None
+        waiting = pin.offset is not None and (after is None or pin.offset > after)
+        blocks = context.control.index.slices(table, after=after, upto=pin.offset) if waiting else []
+        pending.append(Pending(pin, position, tuple(blocks)))
+    return tuple(pending)
 
 
 def _can_be_computed(spec: StepSpec, failed: FailedKey) -> bool:
@@ -190,29 +199,29 @@ def _rows(context: TableContext, spec: StepSpec, pending: Sequence[Pending]) -> 
 # --- the definition ---------------------------------------------------------------------------------------------------
 
 
-def _older_definition(context: TableContext, spec: StepSpec, heads: Mapping[str, TableHead]) -> Definition | None:
+def older_definition(context: TableContext, maker: Maker, heads: Mapping[str, TableHead]) -> Definition | None:
     """The definition that an output was made by, if rows made by it are not as good as those of today's."""
-    refuse_written_by_hand(spec, heads)
-    for output in spec.written:
+    refuse_written_by_hand(maker, heads)
+    for output in maker.written:
         head = heads.get(output.name)
         if head is None:
             continue
         event = context.files(output.name).block(head.transform_block).event if head.transform_block else None
         older = from_chain(event) if isinstance(event, SetTransform) else None
-        if older is None or older.counts != spec.definition.counts:
-            return older or spec.definition
+        if older is None or older.counts != maker.definition.counts:
+            return older or maker.definition
         if isinstance(event, SetTransform) and _inputs_replaced(event, heads):
             return older
     return None
 
 
-def refuse_written_by_hand(spec: StepSpec, heads: Mapping[str, TableHead]) -> None:
+def refuse_written_by_hand(maker: Maker, heads: Mapping[str, TableHead]) -> None:
     """Refuse a step on a table that rows were written to by hand."""
-    for output in spec.written:
+    for output in maker.written:
         head = heads.get(output.name)
         if head is not None and head.kind == DatasetKind.ROOT.name.lower():
             raise InvalidStep(
-                f"step '{spec.name}' is to write table '{output.name}', which has a chain of rows written by hand. "
+                f"step '{maker.name}' is to write table '{output.name}', which has a chain of rows written by hand. "
                 "Nothing was run.",
                 hint="write to another table; a table is derived from its first commit on, or never.",
             )

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
 from pyspark import cloudpickle
 
-from seamark.errors import InvalidStep
+from seamark.errors import InvalidStep, SeamarkError, TableError
 from seamark.tables.read import TableSource
 from seamark.tables.schema import Column, check_table_name
 from seamark.tables.table import Table
+from seamark.transforms.compute import bad_output
 from seamark.transforms.declare import (
     Algorithm,
     BatchTransform,
@@ -40,6 +41,20 @@ class StepSpec:
     options: BatchTransform
     definition: Definition
     keys_table: TableSource | None = None  # which keys were processed, for a step with track_keys
+
+    @property
+    def sources(self) -> Mapping[str, TableSource]:
+        """The tables that it reads, each once, by name."""
+        return self.shape.sources
+
+    @property
+    def outputs(self) -> tuple[TableSource, ...]:
+        """The tables that it is there for."""
+        return self.shape.outputs
+
+    def explain(self, output: TableSource, error: TableError) -> SeamarkError:
+        """An error about rows that do not fit an output, as one that names the step."""
+        return bad_output(self.shape, output, error)
 
     @property
     def written(self) -> tuple[TableSource, ...]:

@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-import json
-import logging
-import os
-import socket
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from seamark.control import FailedKey, Lease, RunRecord
-from seamark.errors import (
-    AlreadyRunning,
-    CommitConflict,
-    LeaseHeld,
-    PositionConflict,
-    SeamarkError,
-    StagedFilesGone,
-)
+from seamark.control import TableHead
+from seamark.ledger.verify import VerifyReport
 from seamark.tables.context import TableContext
-from seamark.tables.publish import writing
 from seamark.tables.read import TableSource, read_changes
-from seamark.transforms.batches import Pin
+from seamark.transforms.attempt import Attempt, attempt
 from seamark.transforms.begin import Makers, begin_chains
 from seamark.transforms.changelist import ChangeList, KeyFrames, Recipe
 from seamark.transforms.declare import RunConfig
+from seamark.transforms.failures import failure_frame
 from seamark.transforms.fetch import read_interval
 from seamark.transforms.given import changed_rows, given_scope
 from seamark.transforms.keys import distinct, keys_of
 from seamark.transforms.partial import by_processed_keys, changed_idx, changed_idx_count, part_of_changes
 from seamark.transforms.planning import plan_step
+from seamark.transforms.replay import replay_table
 from seamark.transforms.report import StepPlan, StepReport
 from seamark.transforms.run import OnBatch, StepRun, Work
 from seamark.transforms.scope import no_keys
@@ -43,11 +31,6 @@ from seamark.transforms.ways import by_changes, by_columns, covers_pins, through
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-log = logging.getLogger("seamark.run")
-
-# How often a run plans again when others committed first; a lease keeps a second run of the step away, so it is rare.
-MOST_CONFLICTS = 5
 
 
 def _silent(_report: StepReport, _left: int) -> None:
@@ -179,19 +162,14 @@ class Step:
         policy = self.spec.options.on_change
         return decided(situation, "keep" if policy == "ask" else policy)
 
+    def replay(self, table: str, head: TableHead) -> VerifyReport:
+        """What differs when the commits of one of its tables are computed again."""
+        return replay_table(self._context, self.spec, table, head)
+
     def failures(self) -> pd.DataFrame:
         """The keys that failed, as a pandas frame: key columns, error, attempts, process_ts, retry_after."""
         failed = self._context.control.index.failed_keys(self.name)
-        columns = list(self.transform_keys)
-        rows = [self._failure(entry, columns) for entry in sorted(failed, key=lambda entry: entry.key)]
-        return pd.DataFrame(rows, columns=[*columns, "error", "attempts", "process_ts", "retry_after"])
-
-    def _failure(self, entry: FailedKey, columns: Sequence[str]) -> dict[str, Any]:
-        there = tuple(name for name in json.loads(entry.key) if name in columns)
-        key = keys_of([entry.key], there, self.spec.shape.key_types).to_pylist()[0] if there else {}
-        told = {"error": entry.error, "attempts": entry.attempts, "process_ts": _moment(entry.process_ts)}
-        due = None if entry.retry_after is None else _moment(entry.retry_after)
-        return {**key, **told, "retry_after": due}
+        return failure_frame(failed, self.transform_keys, self.spec.shape.key_types)
 
     # --- how a run goes -----------------------------------------------------------------------------------------------
 
@@ -235,95 +213,36 @@ class Step:
         if situation.missing:
             begin_chains(self._context, [self.spec.shape.sources[name] for name in situation.missing], self._makers())
             situation = look(self._context, self.spec, Known.of(self._context))
-        run.pins = situation.pins
+        run.attempt.pins = situation.pins
         return decided(situation, config.on_change or self.spec.options.on_change)
 
     def _run(
         self, config: RunConfig, what: str, work: Callable[[StepRun], None], on_batch: OnBatch = _silent
     ) -> StepReport:
-        """Do some work under the step's lease; planned again if others commit first; recorded also when it fails."""
-        context, report = self._context, StepReport(self.name, mode=what)
-        pins: Mapping[str, Pin] = {}
-        begun, started = time.monotonic(), context.clock.now().timestamp()
-        with self._leased() as lease, writing(context) as run_files:
+        """Do some work under the step's lease, and report it."""
+
+        def once(attempt: Attempt) -> None:
+            run = StepRun(self._context, self.spec, config, attempt, on_batch)
             try:
-                for attempt in range(1, MOST_CONFLICTS + 1):
-                    run = StepRun(
-                        context,
-                        self.spec,
-                        config,
-                        lease=lease,
-                        writing=run_files,
-                        report=report,
-                        started=started,
-                        on_batch=on_batch,
-                    )
-                    try:
-                        work(run)
-                        break
-                    except (CommitConflict, PositionConflict, StagedFilesGone):
-                        if attempt == MOST_CONFLICTS:
-                            raise
-                        log.info("step '%s' plans again: others committed first", self.name)
-                    finally:
-                        pins = run.pins
-                        self._remember(run, report)
-            except BaseException as error:
-                self._record_failure(run_files.run_id, report, started, pins, error)
-                raise
-        report.seconds = time.monotonic() - begun
-        if report.batches == 0:
-            report.mode = "settled"
-        return report
+                work(run)
+            finally:
+                self._remember(run, attempt.report)
 
-    @contextmanager
-    def _leased(self) -> Iterator[Lease]:
-        name, leases = f"step:{self.name}", self._context.control.leases
-        holder = f"{socket.gethostname()}:{os.getpid()}"
-        try:
-            with leases.held(name, holder=holder, wait=self._wait) as lease:
-                yield lease
-        except LeaseHeld as error:
-            if f"'{name}'" not in error.message and name not in error.message:
-                raise
-            raise AlreadyRunning(
-                f"step '{self.name}' is already running: {leases.holder(name) or 'somebody'} holds its lease, and kept "
-                f"it for longer than {self._wait:g} s. Nothing was changed.",
-                hint="wait for the other run to end; after a crash its lease runs out by itself.",
-            ) from None
-
-    def _record_failure(
-        self, run_id: str, report: StepReport, started: float, pins: Mapping[str, Pin], error: BaseException
-    ) -> None:
-        text = str(error) if isinstance(error, Exception) else type(error).__name__
-        record = RunRecord(
-            run_id=run_id,
-            step=self.name,
-            mode=report.mode,
-            started=started,
-            ended=self._context.clock.now().timestamp(),
-            pins=json.dumps({table: pin.offset for table, pin in pins.items()}) if pins else None,
-            rows_in=report.rows_in,
-            rows_out=report.rows_out,
-            outcome="failed",
-            error=text[:4000],
-        )
-        try:
-            self._context.control.record_run(record)
-        except SeamarkError as trouble:  # what stopped the run is raised all the same, and may well be the same trouble
-            log.warning("the failed run of step '%s' could not be recorded: %s", self.name, trouble)
+        return attempt(self._context, StepReport(self.name, mode=what), self._wait, once)
 
     def _remember(self, run: StepRun, report: StepReport) -> None:
         """What the run changed, for whoever comes next: frames are made when somebody looks."""
         frames: dict[str, Recipe] = {}
         for output in self.spec.shape.outputs:
             if output.name in run.added and run.added[output.name][0] != run.added[output.name][1]:
-                frames[output.name] = _changed_keys_of(output, *run.added[output.name])
+                frames[output.name] = changed_keys_of(output, *run.added[output.name])
         offsets = {(self.name, table): moment for table, moment in run.offsets.items()}
         report.changes = report.changes.extend(ChangeList(KeyFrames(frames), offsets))
 
 
-def _changed_keys_of(output: TableSource, after: int | None, upto: int | None) -> Recipe:
+def changed_keys_of(output: TableSource, after: int | None, upto: int | None) -> Recipe:
+    """The keys of an output that its records after one and up to another are about, found when somebody looks."""
+
     def make() -> Any:
         key = list(output.schema.key)
         blocks = output.context.control.index.slices(output.name, after=after, upto=upto)
@@ -333,7 +252,3 @@ def _changed_keys_of(output: TableSource, after: int | None, upto: int | None) -
         return read_changes(output, after=after, upto=upto).select(*key).distinct()
 
     return Recipe(make)
-
-
-def _moment(seconds: float) -> pd.Timestamp:
-    return pd.Timestamp(seconds, unit="s", tz="UTC")

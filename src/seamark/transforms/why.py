@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import functions as F
 
 from seamark.errors import FrameMismatch, NoSuchRow
-from seamark.ledger import ExecuteTransform
+from seamark.ledger import ExecuteTransform, Op
 from seamark.tables.context import TableContext
-from seamark.tables.frames import CheckedFrame, LocalFrame, check_frame
-from seamark.tables.read import TableSource
+from seamark.tables.frames import CheckedFrame, LocalFrame, check_frame, quoted
+from seamark.tables.read import TableSource, choose_values, read_changes
 from seamark.tables.schema import check_columns
+from seamark.transforms.checkpoint import ReadAt
+from seamark.transforms.definition import Definition
 from seamark.transforms.fetch import OFFSET, read_for
 from seamark.transforms.gather import gather
-from seamark.transforms.history import checkpoint_of, definition_at, shape_then
+from seamark.transforms.history import checkpoint_of, definition_at, shape_then, stored_source
 from seamark.transforms.scope import AllKeys, KeyValues, filter_rows
 from seamark.transforms.shape import Input, Shape
 
@@ -94,7 +98,11 @@ def _behind(context: TableContext, source: TableSource, row: Mapping[str, Any], 
         return Provenance(source.name, key, offset, entry.hash, row=values)
     inputs: list[Provenance] = []
     omitted = 0
-    for behind, rows, left in _input_rows(context, shape_then(context, definition), values, checkpoint.read, most):
+    if definition.kind == "diff":
+        found = _log_records(context, definition, values, checkpoint.read, most)
+    else:
+        found = _input_rows(context, shape_then(context, definition), values, checkpoint.read, most)
+    for behind, rows, left in found:
         inputs += [_behind(context, behind, one, most) for one in rows]
         omitted += left
     return Provenance(
@@ -128,6 +136,28 @@ def _input_rows(
         fresh = [one for one in _rows(rows, most) if (source.table, one[OFFSET]) not in seen]
         seen.update((source.table, one[OFFSET]) for one in fresh)
         yield source.source, fresh, max(0, count - most)
+
+
+def _log_records(
+    context: TableContext, definition: Definition, row: Mapping[str, Any], read: Mapping[str, ReadAt], most: int
+) -> Iterator[tuple[TableSource, list[dict[str, Any]], int]]:
+    """The newest records of each log of a diff that brought news of a visit, up to where its commit read them.
+
+    Of the wide table these are the ones of the version that the visit has.
+    """
+    facts, _ = json.JSONDecoder().raw_decode(definition.source)
+    for table, at in read.items():
+        source = stored_source(context, table)
+        if at.offset is None:
+            continue
+        names = [*definition.keys, *([facts["fast_version"]] if table == facts["wide"] else [])]
+        values = pa.table({name: pa.array([row[name]], source.schema.column(name).type) for name in names})
+        records = choose_values(source, values).of(read_changes(source, after=None, upto=at.offset))
+        news = records.where(F.col("op").isin(int(Op.APPEND), int(Op.CORRECT_TO)))
+        news = news.withColumnRenamed("offset", OFFSET).select(OFFSET, *map(quoted, source.schema.names))
+        rows = news.orderBy(F.desc(OFFSET)).limit(most + 1).toArrow().to_pylist()
+        left = news.count() - most if len(rows) > most else 0
+        yield source, list(reversed(rows[:most])), left
 
 
 def _of_the_key(shape: Shape, source: Input, rows: CheckedFrame, row: Mapping[str, Any]) -> CheckedFrame:

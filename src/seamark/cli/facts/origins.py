@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from seamark.cli.facts.tables import check_names
 from seamark.cli.facts.values import named_values
+from seamark.cli.facts.versions import diff_named
 from seamark.errors import UsedWrongly
 from seamark.store import DataStore
 from seamark.transforms.why import Provenance
@@ -37,6 +38,9 @@ class Origins:
 
 def find_origins(store: DataStore, table: str, pairs: Sequence[str], most: int) -> Origins:
     """Where the row with a key came from. A column that is none, or a part of the key only, is refused."""
+    diff = diff_named(store, table)
+    if diff is not None and table == diff.name:
+        table = diff.state.name
     check_names(store, [table])
     found = store.table(table)
     if not found.key:

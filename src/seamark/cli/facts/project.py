@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from seamark.cli.facts.sinks import SinkState, sink_states
 from seamark.cli.facts.steps import StepLine, StepState, list_steps, step_states
 from seamark.cli.facts.tables import (
     LeaseLine,
@@ -38,15 +39,15 @@ class Status:
     at: datetime
     tables: tuple[TableState, ...]
     steps: tuple[StepState, ...]
-    sinks: tuple[str, ...]
+    sinks: tuple[SinkState, ...]
     writing: tuple[str, ...]
     leases: tuple[LeaseLine, ...]
     runs: tuple[RunLine, ...]
 
 
 def list_project(store: DataStore) -> Listing:
-    """All tables and steps."""
-    return Listing(list_tables(store), list_steps(store))
+    """All tables, steps and sinks."""
+    return Listing(list_tables(store), list_steps(store), sinks=tuple(store.sinks()))
 
 
 def gather_status(store: DataStore) -> Status:
@@ -56,7 +57,7 @@ def gather_status(store: DataStore) -> Status:
         at=now,
         tables=table_states(store, now),
         steps=step_states(store),
-        sinks=(),
+        sinks=sink_states(store),
         writing=tuple(store.control.staging.live_runs()),
         leases=live_leases(store),
         runs=run_lines(store.control.index.runs(newest=RUNS_SHOWN)),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from seamark.cli.facts.tables import check_names, kind_of
+from seamark.cli.facts.values import key_values
+from seamark.cli.facts.versions import diff_named
+from seamark.errors import UsedWrongly
 from seamark.store import DataStore
+from seamark.tables import Table
 from seamark.tables.frames import quoted
 from seamark.tables.types import spark_name
 
@@ -34,13 +38,20 @@ class TableRows:
     more: bool
 
 
-def read_rows(store: DataStore, name: str, *, limit: int, as_of: int | None) -> TableRows:
-    """Schema, key and the first rows of a table, by key; an empty table is shown without Spark."""
+def read_rows(store: DataStore, name: str, *, limit: int, as_of: int | None, key: Sequence[str] = ()) -> TableRows:
+    """Schema, key and the first rows of a table, by key, or the row with one key; an empty table needs no Spark.
+
+    By the name of a diff, its state is meant.
+    """
+    diff = diff_named(store, name)
+    if diff is not None and name == diff.name:
+        name = diff.state.name
     check_names(store, [name])
     table = store.table(name)
+    wanted = _key_values(table, key) if key else None
     last = table.head.offset
     is_empty = last is None and as_of is None
-    rows = [] if is_empty else _first_rows(store, name, limit + 1, as_of)
+    rows = [] if is_empty else _first_rows(table, limit + 1, as_of, wanted)
     return TableRows(
         table=name,
         kind=kind_of(store.control.index.head(name)),
@@ -53,9 +64,20 @@ def read_rows(store: DataStore, name: str, *, limit: int, as_of: int | None) -> 
     )
 
 
-def _first_rows(store: DataStore, name: str, count: int, as_of: int | None) -> list[dict[str, object]]:
-    table = store.table(name)
-    rows = table.rows(as_of)
+def _key_values(table: Table, given: Sequence[str]) -> dict[str, object]:
+    """A key as the command line gives it: `post_id=1`, or `1` where the key is one column."""
+    if not table.key:
+        raise UsedWrongly(
+            f"table '{table.name}' is append-only: its records have no key to ask by.", hint="leave --key out."
+        )
+    values = key_values(given, {c: table.schema.column(c).type for c in table.key}, f"table '{table.name}'")
+    return dict(values)
+
+
+def _first_rows(
+    table: Table, count: int, as_of: int | None, key: Mapping[str, object] | None
+) -> list[dict[str, object]]:
+    rows = table.rows(as_of) if key is None else table.get_data([key])
     ordered = rows.orderBy(*[quoted(column) for column in table.key]) if table.key else rows
     found: list[dict[str, object]] = ordered.limit(count).toArrow().to_pylist()
     return found

@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from seamark.cli.failures import failure_of, without_secrets
-from seamark.errors import SeamarkError
+from seamark.cli.facts.sinks import SinkResult, sink_result
+from seamark.cli.facts.trouble import Trouble, trouble_of
+from seamark.cli.failures import without_secrets
 from seamark.store import DataStore
 from seamark.transforms.report import RunReport, StepReport
 
@@ -20,15 +21,6 @@ class KeyFailure:
 
     key: Mapping[str, object]
     error: str
-
-
-@dataclass(frozen=True, slots=True)
-class StepTrouble:
-    """What stopped a step, as an error of the command line is told."""
-
-    type: str
-    message: str
-    hint: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +39,7 @@ class StepResult:
     waiting_keys: int
     seconds: float
     failures: tuple[KeyFailure, ...]
-    error: StepTrouble | None
+    error: Trouble | None
 
     @property
     def ok(self) -> bool:
@@ -67,23 +59,25 @@ class RunResult:
     ok: bool
     seconds: float
     steps: tuple[StepResult, ...]
+    sinks: tuple[SinkResult, ...]
     folded: tuple[str, ...]
     empty_inputs: tuple[str, ...]
 
     @property
     def did_something(self) -> bool:
-        """Whether any step had work."""
-        return any(step.did_something for step in self.steps)
+        """Whether any step or sink had work."""
+        return any(step.did_something for step in self.steps) or any(sink.did_something for sink in self.sinks)
 
 
 def run_result(store: DataStore, report: RunReport) -> RunResult:
-    """A run over several steps as it is told."""
+    """A run over several steps and sinks as it is told."""
     heads = store.control.index.heads()
     made = {table for step in store.steps().values() for table in step.outputs}
     roots = dict.fromkeys(table for name in report.steps for table in store.step(name).inputs if table not in made)
     empty = tuple(name for name in roots if name not in heads or heads[name].last_offset is None)
     steps = tuple(step_result(store, done) for done in report.steps.values())
-    return RunResult(report.ok, round(report.seconds, 3), steps, report.folded, empty)
+    sinks = tuple(sink_result(sent) for sent in report.sinks.values())
+    return RunResult(report.ok, round(report.seconds, 3), steps, sinks, report.folded, empty)
 
 
 def step_result(store: DataStore, report: StepReport) -> StepResult:
@@ -102,13 +96,5 @@ def step_result(store: DataStore, report: StepReport) -> StepResult:
         waiting_keys=max(0, standing - report.failed),
         seconds=round(report.seconds, 3),
         failures=tuple(KeyFailure(json.loads(key), without_secrets(error)) for key, error in report.failures),
-        error=_trouble(report.error) if report.error is not None else None,
+        error=trouble_of(report.error) if report.error is not None else None,
     )
-
-
-def _trouble(error: BaseException) -> StepTrouble:
-    told = failure_of(error, debug=False)
-    if isinstance(error, SeamarkError):
-        return StepTrouble(told.type, told.message.strip(), told.hint)
-    first = str(error).strip().partition("\n")[0]  # Spark's errors go on with a plan
-    return StepTrouble(told.type, without_secrets(f"{told.type}: {first}".rstrip(": ")), told.hint)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from seamark.cli.facts.tables import RunLine, run_lines
 from seamark.control import TableHead
+from seamark.diffs.diff import Diff
 from seamark.errors import UnknownStep
 from seamark.store import DataStore
 from seamark.transforms.diagnosis import StepFacts, likely_cause
@@ -17,7 +18,7 @@ from seamark.transforms.step import Step
 
 @dataclass(frozen=True, slots=True)
 class StepLine:
-    """One step of a listing. `kind` says what its function is made for: `python`, `pandas` or `sql`."""
+    """One step of a listing. `kind` says what its function is made for: `python`, `pandas`, `sql` or `diff`."""
 
     name: str
     kind: str
@@ -34,7 +35,7 @@ def list_steps(store: DataStore) -> tuple[StepLine, ...]:
     )
 
 
-def chosen_steps(store: DataStore, names: Sequence[str]) -> list[Step]:
+def chosen_steps(store: DataStore, names: Sequence[str]) -> list[Step | Diff]:
     """The named steps, or all, in order; a name that is none is refused."""
     for name in names:
         if name not in store.step_names():

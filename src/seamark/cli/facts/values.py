@@ -34,6 +34,20 @@ def named_values(pairs: Sequence[str], types: Mapping[str, pa.DataType], whose: 
     return values
 
 
+def key_values(given: Sequence[str], types: Mapping[str, pa.DataType], whose: str) -> dict[str, Any]:
+    """A whole key: `post_id=1` for each of its columns, or `1` where it has only one."""
+    names = list(types)
+    pairs = [text if "=" in text or len(names) > 1 else f"{names[0]}={text}" for text in given]
+    values = named_values(pairs, types, whose)
+    missing = [name for name in names if name not in values]
+    if missing:
+        raise UsedWrongly(
+            f"the key of {whose} is {', '.join(names)}: {', '.join(missing)} is not given. Nothing was done.",
+            hint="write " + " ".join(f"--key {name}=…" for name in names) + ".",
+        )
+    return values
+
+
 def _value(name: str, text: str, kind: pa.DataType) -> Any:
     try:
         return _parsed(text, kind)

@@ -65,21 +65,47 @@ def show(
         str | None,
         typer.Option("--block", metavar="HASH", help="One block of the chain instead: its hash, or how it begins."),
     ] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--key",
+            metavar="[COLUMN=]VALUE",
+            show_default=False,
+            help="The row with this key; several columns one by one.",
+        ),
+    ] = None,
+    versions: Annotated[
+        bool, typer.Option("--versions", help="Of a diff: all that it has written of the visit with this --key.")
+    ] = False,
 ) -> None:
-    """Show a table's schema, key and rows; or one block of its chain."""
-    from seamark.cli import render
+    """Show a table's schema, key and rows; or one block of its chain, or what a diff has written of a visit."""
+    from seamark.cli import render, render_diffs
     from seamark.cli.facts.chains import read_block
     from seamark.cli.facts.rows import read_rows
+    from seamark.cli.facts.versions import read_versions
 
-    if block is not None and as_of is not None:
-        raise UsedWrongly("--block and --as-of do not go together.", hint="leave one of them out.")
+    _refuse_together({"--block": block is not None, "--as-of": as_of is not None, "--key": bool(key)})
+    if versions and not key:
+        raise UsedWrongly("--versions needs a visit.", hint="name it, as in `seamark show visits --key 42 --versions`.")
     with call.store() as store:
+        if versions:
+            with call.output.working(f"Reading {table}"):
+                history = read_versions(store, table, key or [])
+            call.show(history, render_diffs.versions)
+            return
         if block is not None:
             call.show(read_block(store, table, block), render.block)
             return
         with call.output.working(f"Reading {table}"):
-            rows = read_rows(store, table, limit=limit, as_of=as_of)
+            rows = read_rows(store, table, limit=limit, as_of=as_of, key=key or [])
         call.show(rows, render.rows)
+
+
+def _refuse_together(given: dict[str, bool]) -> None:
+    """Refuse options of which only one can be meant."""
+    both = [name for name, is_given in given.items() if is_given]
+    if len(both) > 1:
+        raise UsedWrongly(f"{both[0]} and {both[1]} do not go together.", hint="leave one of them out.")
 
 
 VERBS = [

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from seamark.cli.output import OnProgress
+    from seamark.diffs.diff import Diff
+    from seamark.sinks.report import SinkReport
+    from seamark.sinks.run import OnSent
     from seamark.transforms.report import StepReport
     from seamark.transforms.run import OnBatch
     from seamark.transforms.step import Step
@@ -66,9 +69,9 @@ def run(
         ),
     ] = None,
 ) -> None:
-    """Run every step that has work, in order, or some of them.
+    """Run every step that has work, in order, and then the sinks; or some of them.
 
-    Ends with 1 if a key failed or a step could not run; the others are done all the same.
+    Ends with 1 if a key failed, or a step or sink could not run; the others are done all the same.
     """
     from seamark.cli import render_steps
     from seamark.cli.facts.runs import run_result
@@ -76,31 +79,40 @@ def run(
     from seamark.cli.logs import without_stopped_steps
 
     with call.store() as store:
-        chosen = chosen_steps(store, steps or [])
+        sinks = [name for name in store.sinks() if not steps or name in steps]
+        names = [name for name in steps or [] if name not in sinks]
+        chosen = chosen_steps(store, names) if names or not steps else []
         wanted = _wanted(chosen, filters or [])
         with without_stopped_steps(), call.output.bar("Running") as tell:
             report = store.run(
                 *[step.name for step in chosen],
+                *sinks,
                 filters=wanted,
                 limit=limit,
                 fail_fast=fail_fast or None,
                 on_change=on_change.value if on_change else None,
                 on_batch=_progress(tell),
+                on_block=_sink_progress(tell),
             )
         result = run_result(store, report)
-    for done in report.steps.values():
+    for done in (*report.steps.values(), *report.sinks.values()):
         call.output.trace(done.error)
     call.show(result, render_steps.run)
     if not result.ok:
         raise typer.Exit(FAILED)
 
 
-def _wanted(steps: Sequence[Step], filters: Sequence[str]) -> dict[str, Any]:
+def _wanted(steps: Sequence[Step | Diff], filters: Sequence[str]) -> dict[str, Any]:
     """The filters' values in the types of the keys; each step must have the columns, or nothing is run."""
     from seamark.cli.facts.values import named_values
+    from seamark.diffs.diff import Diff
+    from seamark.transforms.declare import RunConfig
 
     wanted: dict[str, Any] = {}
     for step in steps if filters else []:
+        if isinstance(step, Diff):
+            step.refuse_parts(RunConfig(filters={"": None}))
+            continue
         shape = step.spec.shape
         types = {name: shape.key_types[name] for name in shape.group}
         wanted = named_values(filters, types, f"step '{step.name}'") | wanted
@@ -115,6 +127,16 @@ def _progress(tell: OnProgress) -> OnBatch:
         tell(f"{report.step}: {what}, {counted(report.keys, 'key')}", report.batches, report.batches + left)
 
     return on_batch
+
+
+def _sink_progress(tell: OnProgress) -> OnSent:
+    from seamark.cli.cells import counted
+
+    def on_block(report: SinkReport, left: int) -> None:
+        what = f"block {report.blocks} of {report.blocks + left}" if left else "done"
+        tell(f"{report.sink}: {what}, {counted(report.records, 'record')}", report.blocks, report.blocks + left)
+
+    return on_block
 
 
 VERBS = [

@@ -1,0 +1,67 @@
+"""What `ls`, `status` and `run` tell of sinks: where they lead, what waits for them, and what a run has sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from seamark.cli.facts.trouble import Trouble, trouble_of
+from seamark.sinks.report import SinkReport
+from seamark.store import DataStore
+
+
+@dataclass(frozen=True, slots=True)
+class SinkState:
+    """How a sink stands. `position` is None where nothing was sent yet."""
+
+    name: str
+    table: str
+    target: str
+    position: int | None
+    pending_blocks: int
+    pending_records: int
+
+
+@dataclass(frozen=True, slots=True)
+class SinkResult:
+    """What a run of one sink did."""
+
+    sink: str
+    table: str
+    blocks: int
+    records: int
+    position: int | None
+    seconds: float
+    error: Trouble | None
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing stopped it."""
+        return self.error is None
+
+    @property
+    def did_something(self) -> bool:
+        """Whether it sent a block or met trouble."""
+        return self.blocks > 0 or not self.ok
+
+
+def sink_states(store: DataStore) -> tuple[SinkState, ...]:
+    """How every sink stands now; no target is asked."""
+    states = []
+    for sink in store.sinks().values():
+        waiting = sink.pending()
+        records = sum((block.last_offset or 0) - (block.first_offset or 0) + 1 for block in waiting)
+        states.append(SinkState(sink.name, sink.table, sink.where, sink.position, len(waiting), records))
+    return tuple(states)
+
+
+def sink_result(report: SinkReport) -> SinkResult:
+    """A run of one sink as it is told."""
+    return SinkResult(
+        sink=report.sink,
+        table=report.table,
+        blocks=report.blocks,
+        records=report.records,
+        position=report.position,
+        seconds=round(report.seconds, 3),
+        error=trouble_of(report.error) if report.error is not None else None,
+    )

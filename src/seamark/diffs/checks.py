@@ -1,0 +1,294 @@
+"""What is wrong with a diff, told when it is declared: before anything is read or written."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+
+import pandas as pd
+import pyarrow as pa
+
+from seamark.diffs.declare import LOG, SIGN, SLOW, VERSION, WIDE, DiffLog, DiffOptions, DiffSpec, TimeToLive
+from seamark.diffs.merge import DEFAULT_RULE, NEVER_UNDONE, RULES, MergeColumn, Rule
+from seamark.errors import InvalidStep, UnknownColumn, did_you_mean
+from seamark.tables.read import TableSource
+from seamark.tables.schema import Column, check_table_name
+from seamark.tables.table import Table
+from seamark.tables.types import spark_name
+
+TableOrName = Table | str
+FindTable = Callable[[str], Table]
+
+log = logging.getLogger("seamark.diffs")
+
+
+class DiffWarning(UserWarning):
+    """Something about a diff that may be meant, and may be a mistake."""
+
+
+def resolve_diff(
+    find: FindTable,
+    name: str,
+    *,
+    key: str | Sequence[str],
+    fast_version: str,
+    multiplier: int,
+    logs: Sequence[TableOrName],
+    merge: Mapping[str, Rule] | None,
+    wide: TableOrName | None,
+    ttl: tuple[str, str | timedelta] | None,
+    deleted: str | None,
+    fast_deletes: bool,
+    version: str | None,
+    options: DiffOptions,
+) -> DiffSpec:
+    """The diff that a declaration describes, or an error that names what is wrong with it; then nothing was added."""
+    check_table_name(name)
+    _check_multiplier(name, multiplier)
+    _check_options(name, options)
+    keys = (key,) if isinstance(key, str) else tuple(key)
+    tables = [_source(name, given, find) for given in logs]
+    _check_logs(name, tables, keys, fast_version)
+    sources = _logs(name, tables, keys, deleted)
+    set_aside = {*keys, fast_version, *([deleted] if deleted else [])}
+    columns = _columns(name, sources, set_aside, dict(merge or {}))
+    wide_table = _wide(name, wide, find, keys, fast_version, columns) if wide is not None else None
+    _check_names(name, [*keys, fast_version, *(c.name for c in columns)], wide_table)
+    spec = DiffSpec(
+        name=name,
+        key=tuple(tables[0].schema.column(entry) for entry in keys),
+        fast_version=tables[0].schema.column(fast_version),
+        multiplier=multiplier,
+        logs=sources,
+        columns=columns,
+        wide=wide_table,
+        ttl=_ttl(name, ttl, columns) if ttl is not None else None,
+        fast_deletes=fast_deletes,
+        version=version,
+        options=options,
+    )
+    _warn_of_sums(spec)
+    return spec
+
+
+def _refused(name: str, what: str, hint: str | None = None) -> InvalidStep:
+    return InvalidStep(f"diff '{name}': {what} It was not added.", hint=hint)
+
+
+def _check_multiplier(name: str, multiplier: object) -> None:
+    if not isinstance(multiplier, int) or isinstance(multiplier, bool) or multiplier <= 1:
+        raise _refused(
+            name,
+            f"multiplier={multiplier!r} leaves no room for fast versions.",
+            "a version is multiplier * S + F with 0 <= F < multiplier: give a number greater than every F, such as "
+            "1000.",
+        )
+
+
+def _check_options(name: str, options: DiffOptions) -> None:
+    if options.on_change not in ("ask", "keep"):
+        raise _refused(
+            name,
+            f"on_change={options.on_change!r} is neither 'ask' nor 'keep'.",
+            "a diff is a fold over its logs and cannot be computed anew; under another name it starts over.",
+        )
+    most = options.max_failed_keys
+    if not isinstance(most, int) or isinstance(most, bool) or most < 0:
+        raise _refused(name, f"max_failed_keys={most!r} is not a number from 0 on.")
+
+
+def _source(name: str, given: TableOrName, find: FindTable) -> TableSource:
+    if isinstance(given, str):
+        return find(given).source
+    if not isinstance(given, Table):
+        raise _refused(name, f"{given!r} is not a table.", "give a table or its name.")
+    return given.source
+
+
+# --- logs -------------------------------------------------------------------------------------------------------------
+
+
+def _check_logs(name: str, tables: Sequence[TableSource], keys: Sequence[str], fast_version: str) -> None:
+    if not tables:
+        raise _refused(name, "it has no logs.", "give logs=[…], the joined visits first.")
+    if not keys:
+        raise _refused(name, "it has no key.", 'give key="…", the column that tells visits apart.')
+    names = [table.name for table in tables]
+    doubled = next((entry for entry in names if names.count(entry) > 1), None)
+    if doubled is not None:
+        raise _refused(name, f"log '{doubled}' is there twice.")
+    first = tables[0].schema
+    for table in tables:
+        for column in (*keys, fast_version):
+            _check_column(name, table, column, "its fast version" if column == fast_version else "its key")
+            found, wanted = table.schema.column(column).type, first.column(column).type
+            if found != wanted:
+                raise _refused(
+                    name,
+                    f"column '{column}' is {spark_name(wanted)} in log '{names[0]}' and {spark_name(found)} in log "
+                    f"'{table.name}'.",
+                )
+    for column in keys:
+        if pa.types.is_nested(first.column(column).type):
+            raise _refused(name, f"key column '{column}' is {first.column(column).shown}, which has no order.")
+    if not pa.types.is_integer(first.column(fast_version).type):
+        raise _refused(name, f"its fast version '{fast_version}' is {first.column(fast_version).shown}, not a number.")
+
+
+def _check_column(name: str, table: TableSource, column: str, what: str) -> None:
+    if column not in table.schema.names:
+        raise UnknownColumn(
+            f"diff '{name}': {what} is column '{column}', which log '{table.name}' does not have. It was not added.",
+            hint=did_you_mean(column, list(table.schema.names), f"Columns of '{table.name}'"),
+        )
+
+
+def _logs(name: str, tables: Sequence[TableSource], keys: Sequence[str], deleted: str | None) -> tuple[DiffLog, ...]:
+    marked = [table.name for table in tables if deleted in table.schema.names and not table.schema.key]
+    if deleted is not None and not marked:
+        columns = [column for table in tables for column in table.schema.names]
+        raise UnknownColumn(
+            f"diff '{name}': deleted='{deleted}' is a column of none of its append-only logs. It was not added.",
+            hint=did_you_mean(deleted, list(dict.fromkeys(columns)), "Columns of its logs"),
+        )
+    found = []
+    for number, table in enumerate(tables, start=1):
+        deletes_by = deleted if table.name in marked else None
+        if number == 1 and set(table.schema.key) == set(keys):
+            deletes_by = ""
+        if deletes_by and not pa.types.is_boolean(table.schema.column(deletes_by).type):
+            raise _refused(
+                name,
+                f"deleted='{deletes_by}' is {table.schema.column(deletes_by).shown} in log '{table.name}'.",
+                "a column that marks deletes is boolean.",
+            )
+        found.append(DiffLog(number, table, deletes_by))
+    return tuple(found)
+
+
+# --- columns ----------------------------------------------------------------------------------------------------------
+
+
+def _columns(
+    name: str, logs: Sequence[DiffLog], set_aside: set[str], merge: dict[str, Rule]
+) -> tuple[MergeColumn, ...]:
+    first_in: dict[str, tuple[DiffLog, Column]] = {}
+    for entry in logs:
+        for column in entry.source.schema.columns:
+            if column.name in set_aside:
+                continue
+            known = first_in.setdefault(column.name, (entry, column))
+            if known[1].type != column.type:
+                raise _refused(
+                    name,
+                    f"column '{column.name}' is {spark_name(known[1].type)} in log '{known[0].name}' and "
+                    f"{spark_name(column.type)} in log '{entry.name}'.",
+                )
+    for column_name in merge:
+        if column_name not in first_in:
+            what = "is set aside before the merge" if column_name in set_aside else "none of its logs has"
+            raise UnknownColumn(
+                f"diff '{name}': merge names column '{column_name}', which {what}. It was not added.",
+                hint=did_you_mean(column_name, list(first_in), "Columns of its logs"),
+            )
+    found = [MergeColumn(c.name, c.type, merge.get(c.name, DEFAULT_RULE)) for _, c in first_in.values()]
+    for merged in found:
+        _check_rule(name, merged, [entry for entry in logs if entry.has(merged.name)])
+    return tuple(found)
+
+
+def _check_rule(name: str, column: MergeColumn, logs: Sequence[DiffLog]) -> None:
+    rule, kind = column.rule, column.type
+    if callable(rule):
+        return
+    if rule not in RULES:
+        raise _refused(
+            name,
+            f"the merge rule of column '{column.name}' is {rule!r}.",
+            f"rules are {', '.join(RULES)}, or a function of the older and the newer value.",
+        )
+    number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    fits = {"sum": number, "append": pa.types.is_list(kind), "min": not pa.types.is_nested(kind)}
+    fits["max"] = fits["min"]
+    if not fits.get(rule, True):
+        raise _refused(
+            name, f"column '{column.name}' is {column.spark_type}, which the merge rule '{rule}' cannot take."
+        )
+    keyed = next((entry for entry in logs if entry.is_keyed), None)
+    if rule in NEVER_UNDONE and keyed is not None:
+        raise _refused(
+            name,
+            f"the merge rule of column '{column.name}' is '{rule}', and log '{keyed.name}' is keyed: what a corrected "
+            f"row brought cannot be taken out of a '{rule}' again.",
+            "use keep, overwrite, sum or a function, or bring the column in an append-only log.",
+        )
+
+
+def _wide(
+    name: str,
+    given: TableOrName,
+    find: FindTable,
+    keys: Sequence[str],
+    fast_version: str,
+    columns: Sequence[MergeColumn],
+) -> TableSource:
+    wide = _source(name, given, find)
+    if set(wide.schema.key) != {*keys, fast_version}:
+        raise _refused(
+            name,
+            f"the wide table '{wide.name}' has the key ({', '.join(wide.schema.key) or 'none'}).",
+            f"its key must be ({', '.join([*keys, fast_version])}): a row a version of the fast supplier's.",
+        )
+    for column in columns:
+        if column.name in wide.schema.names and wide.schema.column(column.name).type != column.type:
+            raise _refused(
+                name,
+                f"column '{column.name}' is {column.spark_type} in its logs and "
+                f"{spark_name(wide.schema.column(column.name).type)} in the wide table '{wide.name}'.",
+            )
+    return wide
+
+
+def _check_names(name: str, ours: Sequence[str], wide: TableSource | None) -> None:
+    reserved = (SIGN, SLOW, VERSION, LOG, WIDE)
+    found = [column for column in (*ours, *(wide.schema.names if wide else ())) if column in reserved]
+    if found:
+        raise _refused(
+            name, f"one of its columns is called '{found[0]}', as a column of the diff itself is.", "rename the column."
+        )
+
+
+def _ttl(name: str, ttl: tuple[str, str | timedelta], columns: Sequence[MergeColumn]) -> TimeToLive:
+    try:
+        column, given = ttl
+        span = pd.Timedelta(given).to_pytimedelta()
+    except (TypeError, ValueError):
+        raise _refused(
+            name, f"ttl={ttl!r} is not a column and a span of time.", 'give ttl=("start_time", "30 days").'
+        ) from None
+    if not span > timedelta(0):
+        raise _refused(name, f"ttl={ttl!r} is not a span of time that passes.", 'give ttl=("start_time", "30 days").')
+    known = next((entry for entry in columns if entry.name == column), None)
+    if known is None:
+        names = [entry.name for entry in columns]
+        raise UnknownColumn(
+            f"diff '{name}': ttl names column '{column}', which none of its logs has. It was not added.",
+            hint=did_you_mean(column, names, "Columns of its logs"),
+        )
+    if not (pa.types.is_timestamp(known.type) or pa.types.is_date(known.type)):
+        raise _refused(name, f"ttl names column '{column}', which is {known.spark_type}, not a time.")
+    return TimeToLive(column, span)
+
+
+def _warn_of_sums(spec: DiffSpec) -> None:
+    for column in spec.columns:
+        feeding = [f"'{entry.name}'" for entry in spec.logs if entry.has(column.name)]
+        if column.rule == "sum" and len(feeding) > 1:
+            text = (
+                f"diff '{spec.name}': column '{column.name}' is summed over {len(feeding)} logs, "
+                f"{' and '.join(feeding)}: what stands in both of them counts twice."
+            )
+            log.warning("%s", text)
+            warnings.warn(text, DiffWarning, stacklevel=4)

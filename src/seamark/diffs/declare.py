@@ -1,0 +1,230 @@
+"""A diff as it was declared: its logs, its state, its tables, and what its records are made by. Checked once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from seamark.diffs.merge import MergeColumn
+from seamark.errors import InvalidStep, SeamarkError, TableError
+from seamark.tables.read import TableSource
+from seamark.tables.schema import Column, TableSchema
+from seamark.transforms.definition import Definition, source_and_digest
+
+SIGN, SLOW, VERSION, LOG, WIDE = "Sign", "SlowVersion", "Version", "log", "_wide"
+
+
+@dataclass(frozen=True)
+class DiffLog:
+    """One log of a diff: what brings news, in records of its own."""
+
+    number: int  # from 1, in declared order
+    source: TableSource
+    deletes_by: str | None  # the column that marks a delete, "" where a retracted row is one, None where nothing is
+
+    @property
+    def name(self) -> str:
+        """The log table's name."""
+        return self.source.name
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether its records correct and retract earlier ones."""
+        return bool(self.source.schema.key)
+
+    def has(self, column: str) -> bool:
+        """Whether it has a column."""
+        return column in self.source.schema.names
+
+
+@dataclass(frozen=True)
+class TimeToLive:
+    """How long a visit stays in the state, counted from the time in one of its columns."""
+
+    column: str
+    span: timedelta
+
+
+@dataclass(frozen=True)
+class DiffOptions:
+    """How a diff behaves, beside what its records are made of."""
+
+    keep_intermediate: bool = False
+    fail_fast: bool = False
+    max_failed_keys: int = 1_000
+    on_change: str = "ask"
+
+
+@dataclass(frozen=True)
+class DiffSpec:
+    """A diff that can be run."""
+
+    name: str
+    key: tuple[Column, ...]
+    fast_version: Column
+    multiplier: int
+    logs: tuple[DiffLog, ...]
+    columns: tuple[MergeColumn, ...]
+    wide: TableSource | None = None
+    ttl: TimeToLive | None = None
+    fast_deletes: bool = False
+    version: str | None = None
+    options: DiffOptions = DiffOptions()
+
+    # --- its columns --------------------------------------------------------------------------------------------------
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """The columns that tell visits apart."""
+        return tuple(column.name for column in self.key)
+
+    @property
+    def key_types(self) -> dict[str, pa.DataType]:
+        """The types of these columns."""
+        return {column.name: column.type for column in self.key}
+
+    @property
+    def wide_columns(self) -> tuple[Column, ...]:
+        """The columns that are joined to every record, those of exactly its fast version."""
+        if self.wide is None:
+            return ()
+        ours = (*self.key_names, self.fast_version.name)
+        return tuple(column for column in self.wide.schema.columns if column.name not in ours)
+
+    def on_both_sides(self, column: str) -> MergeColumn | None:
+        """The state's column of this name, if the wide table has it too."""
+        wide = {entry.name for entry in self.wide_columns}
+        return next((entry for entry in self.columns if entry.name == column and column in wide), None)
+
+    @cached_property
+    def state_schema(self) -> TableSchema:
+        """The state: a row a visit, with its versions, what is known of it, and the wide columns of its version."""
+        own = [Column(column.name, column.type, True) for column in self.columns]
+        if self.wide_columns:
+            fields = [pa.field(column.name, column.type) for column in self.wide_columns]
+            own.append(Column(WIDE, pa.struct(fields), True))
+        versions = [Column(self.fast_version.name, self.fast_version.type, False), Column(SLOW, pa.int64(), False)]
+        return TableSchema((*_required(self.key), *versions, *own), self.key_names)
+
+    @cached_property
+    def log_schema(self) -> TableSchema:
+        """The diff: a record a line, with its sign and version, the state, and the wide columns."""
+        states = [Column(column.name, column.type, True) for column in self.columns]
+        names = [column.name for column in self.columns]
+        wide = [Column(c.name, c.type, True) for c in self.wide_columns if c.name not in names]
+        return TableSchema(
+            (
+                *_required(self.key),
+                Column(SIGN, pa.int8(), False),
+                Column(SLOW, pa.int64(), False),
+                Column(self.fast_version.name, self.fast_version.type, False),
+                Column(VERSION, pa.int64(), False),
+                Column(LOG, pa.string(), False),
+                *states,
+                *wide,
+            )
+        )
+
+    # --- its tables ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _context(self) -> Any:
+        return self.logs[0].source.context
+
+    @cached_property
+    def state(self) -> TableSource:
+        """The table of states."""
+        return TableSource(self._context, f"{self.name}_state", self.state_schema)
+
+    @cached_property
+    def visit_log_slow(self) -> TableSource:
+        """The table of the diff's records."""
+        return TableSource(self._context, f"{self.name}_visit_log_slow", self.log_schema)
+
+    @cached_property
+    def intermediate(self) -> tuple[TableSource, ...]:
+        """The tables of what a run has in its hands: the old states, then two a log. Each run replaces their rows."""
+        names = [f"{self.name}_diff_log_0_state"]
+        for log in self.logs:
+            names += [f"{self.name}_{log.name}_visits_patched", f"{self.name}_{log.name}_visits_patched_new_only"]
+        return tuple(TableSource(self._context, name, self.state_schema) for name in names)
+
+    @property
+    def sources(self) -> Mapping[str, TableSource]:
+        """The tables that it reads, each once, by name."""
+        tables = [log.source for log in self.logs] + ([self.wide] if self.wide else [])
+        return {source.name: source for source in tables}
+
+    @property
+    def outputs(self) -> tuple[TableSource, ...]:
+        """The tables that it is there for: the state and the diff."""
+        return (self.state, self.visit_log_slow)
+
+    @property
+    def written(self) -> tuple[TableSource, ...]:
+        """All tables that a commit of it writes."""
+        return (*self.outputs, *(self.intermediate if self.options.keep_intermediate else ()))
+
+    def explain(self, output: TableSource, error: TableError) -> SeamarkError:
+        """An error about records that do not fit one of its tables, as it is: nobody's function made them."""
+        return error
+
+    # --- its definition -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def definition(self) -> Definition:
+        """What its records are made by, as its chains hold it."""
+        facts, sources = self._facts(), []
+        digests: dict[str, str] = {}
+        for column in self.columns:
+            if callable(column.rule):
+                source, digests[column.name] = _function_text(self.name, column.rule, self.version)
+                sources.append(f"# {column.name}\n{source}")
+        lines = [f" {json.dumps(name)}: {json.dumps(fact, ensure_ascii=False)}" for name, fact in facts.items()]
+        text = "\n".join(["{\n" + ",\n".join(lines) + "\n}", *sources])
+        told = json.dumps([facts, digests], ensure_ascii=False, sort_keys=True)
+        return Definition(
+            step=self.name,
+            kind="diff",
+            function=self.name,
+            source=text,
+            digest=hashlib.sha256(told.encode()).hexdigest(),
+            inputs=tuple((table, False, ()) for table in self.sources),
+            outputs=tuple(output.name for output in self.outputs),
+            keys=self.key_names,
+            version=self.version,
+        )
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "multiplier": self.multiplier,
+            "fast_version": self.fast_version.name,
+            "logs": [{"table": log.name, "deletes_by": log.deletes_by} for log in self.logs],
+            "merge": {column.name: column.rule_name for column in self.columns},
+            "wide": self.wide.name if self.wide else None,
+            "ttl": [self.ttl.column, self.ttl.span.total_seconds()] if self.ttl else None,
+            "fast_deletes": self.fast_deletes,
+        }
+
+
+def _required(columns: Sequence[Column]) -> list[Column]:
+    return [Column(column.name, column.type, False) for column in columns]
+
+
+def _function_text(diff: str, function: Callable[..., Any], version: str | None) -> tuple[str, str]:
+    """A rule's source and its digest. One that stands inside a call has no source of its own: then its code decides."""
+    try:
+        return source_and_digest(diff, function, version)
+    except InvalidStep:
+        code = getattr(function, "__code__", None)
+        if code is None:
+            raise
+        told = repr((code.co_code, code.co_consts, code.co_names, code.co_varnames))
+        return f"{getattr(function, '__qualname__', 'function')}\n", hashlib.sha256(told.encode()).hexdigest()

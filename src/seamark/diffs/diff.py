@@ -1,0 +1,274 @@
+"""A diff as a person uses it: run it, look at its state, its records and the visits that failed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from seamark.control import FailedKey, TableHead
+from seamark.diffs.declare import DiffSpec
+from seamark.diffs.planning import plan_diff
+from seamark.diffs.replay import replay_diff
+from seamark.diffs.run import DiffRun, DiffWork
+from seamark.diffs.situation import DiffSituation, decide, look
+from seamark.errors import FrameMismatch, InvalidStep
+from seamark.ledger.verify import VerifyReport
+from seamark.tables.context import TableContext
+from seamark.tables.frames import LocalFrame, check_frame, quoted
+from seamark.tables.read import choose_values, read_changes
+from seamark.tables.schema import TableSchema
+from seamark.tables.table import Table
+from seamark.transforms.attempt import Attempt, attempt
+from seamark.transforms.batches import Pending
+from seamark.transforms.begin import Makers, begin_chains
+from seamark.transforms.changelist import ChangeList, KeyFrames
+from seamark.transforms.declare import RunConfig
+from seamark.transforms.failures import failure_frame
+from seamark.transforms.fetch import read_interval
+from seamark.transforms.keys import comparable, key_texts, keys_of
+from seamark.transforms.report import StepPlan, StepReport
+from seamark.transforms.run import OnBatch
+from seamark.transforms.situation import Known
+from seamark.transforms.step import changed_keys_of
+
+
+def _silent(_report: StepReport, _left: int) -> None:
+    pass
+
+
+class Diff:
+    """A diff of a store."""
+
+    def __init__(self, context: TableContext, spec: DiffSpec, makers: Callable[[], Makers], wait: float) -> None:
+        self._context = context
+        self.spec = spec
+        self._makers = makers
+        self._wait = wait
+
+    def __repr__(self) -> str:
+        return f"Diff({self.name!r}: {', '.join(self.inputs)} -> {', '.join(self.outputs)})"
+
+    @property
+    def name(self) -> str:
+        """The diff's name."""
+        return self.spec.name
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The tables that it reads: its logs in their order, and the wide table."""
+        return tuple(self.spec.sources)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The tables that it writes: the state and the diff."""
+        return tuple(output.name for output in self.spec.outputs)
+
+    @property
+    def transform_keys(self) -> tuple[str, ...]:
+        """The columns that tell visits apart."""
+        return self.spec.key_names
+
+    @property
+    def collapsing_key(self) -> tuple[str, ...]:
+        """The columns by which records of the diff that cancel each other are found."""
+        return self.spec.key_names
+
+    @property
+    def state(self) -> Table:
+        """What is known of each visit: its key, its fast and its slow version, and its columns."""
+        return self._table(self.spec.state.name, self.spec.state_schema)
+
+    @property
+    def visit_log_slow(self) -> Table:
+        """The diff: its records, as they go to ClickHouse."""
+        return self._table(self.spec.visit_log_slow.name, self.spec.log_schema)
+
+    def tables(self) -> list[Table]:
+        """All tables that it writes."""
+        return [self._table(source.name, source.schema) for source in self.spec.written]
+
+    def _table(self, name: str, schema: TableSchema) -> Table:
+        return Table(self._context, name, schema)
+
+    # --- running ------------------------------------------------------------------------------------------------------
+
+    def run_full(
+        self, config: RunConfig | None = None, *, known: Known | None = None, on_batch: OnBatch = _silent
+    ) -> StepReport:
+        """Take what waits in the logs, in one commit, and report what was done.
+
+        Raises what stops it; a visit that fails does not, unless `fail_fast` is set.
+        """
+        config = config or RunConfig()
+        self.refuse_parts(config)
+        if look(self._context, self.spec, known or Known.of(self._context)).is_settled:
+            return StepReport(self.name)
+
+        def work(run: DiffRun, situation: DiffSituation) -> None:
+            touched = self._failed_with_news(situation)
+            run.do(situation, DiffWork("changes" if situation.has_records else _mode(situation), retried=touched))
+
+        return self._run(config, "run", work, on_batch)
+
+    def retry(self, config: RunConfig | None = None) -> StepReport:
+        """Take all visits that failed now, whether they are due or not."""
+        if not self._context.control.index.failed_keys(self.name):
+            return StepReport(self.name)
+
+        def work(run: DiffRun, situation: DiffSituation) -> None:
+            run.do(situation, DiffWork("retry", takes_news=False, retried=situation.failed))
+
+        return self._run(config or RunConfig(), "retry", work)
+
+    def give_up(self, keys: Any = None) -> int:
+        """Leave out the records for which visits failed, all visits or those of a frame; what else waits goes on.
+
+        Records with a version out of range are left out; where a visit failed for something else, such as a wide row
+        that never came, all that waits of it is. Gives how many visits these are.
+        """
+        failed = self._context.control.index.failed_keys(self.name)
+        chosen = {entry.key for entry in failed}
+        if keys is not None:
+            chosen &= set(self._texts(keys))
+        if not chosen:
+            return 0
+
+        def work(run: DiffRun, situation: DiffSituation) -> None:
+            retried = tuple(entry for entry in situation.failed if entry.key in chosen)
+            run.do(situation, DiffWork("give up", takes_news=False, retried=retried, skip_bad=True))
+
+        self._run(RunConfig(), "give up", work)
+        return len(chosen)
+
+    def run_changelist(self, changes: ChangeList, config: RunConfig | None = None) -> StepReport:
+        """Refused: a diff takes each record of its logs once, in their order."""
+        raise self._refused("a changelist")
+
+    def refuse_parts(self, config: RunConfig) -> None:
+        """Refuse a run of some visits only."""
+        if config.is_partial:
+            raise self._refused("filters or a limit")
+
+    def _refused(self, what: str) -> InvalidStep:
+        return InvalidStep(
+            f"diff '{self.name}' cannot be run with {what}: it is a fold over its logs, and takes each record once. "
+            "Nothing was run.",
+            hint=f"run it as a whole: `seamark run {self.name}`.",
+        )
+
+    def keeps_its_offsets(self, what: str) -> InvalidStep:
+        """The error for setting its offsets by hand: records that are read again would be added to the state again."""
+        return InvalidStep(
+            f"the offsets of diff '{self.name}' cannot be {what}: its state holds what the records up to them brought. "
+            "Nothing was changed.",
+            hint="declare the diff under another name to begin anew.",
+        )
+
+    def _texts(self, keys: Any) -> list[str]:
+        schema = TableSchema(self.spec.state_schema.columns[: len(self.spec.key)], self.spec.key_names)
+        rows = check_frame(self.name, schema, keys)
+        table = rows.rows if isinstance(rows, LocalFrame) else rows.frame.toArrow()
+        return key_texts(table.select(list(self.spec.key_names)))
+
+    def _run(
+        self,
+        config: RunConfig,
+        what: str,
+        work: Callable[[DiffRun, DiffSituation], None],
+        on_batch: OnBatch = _silent,
+    ) -> StepReport:
+        """Pin the inputs, do some work under the diff's lease, and report it."""
+        fail_fast = self.spec.options.fail_fast if config.fail_fast is None else config.fail_fast
+        report = StepReport(self.name, mode=what)
+
+        def once(attempt: Attempt) -> None:
+            situation = self._pinned()
+            decide(situation, config.on_change or self.spec.options.on_change)
+            before = self._state_offset()
+            work(DiffRun(self._context, self.spec, attempt, fail_fast=fail_fast), situation)
+            frames = {self.spec.state.name: changed_keys_of(self.spec.state, before, self._state_offset())}
+            report.changes = ChangeList(KeyFrames(frames), {})
+            on_batch(report, 0)
+
+        return attempt(self._context, report, self._wait, once)
+
+    def _state_offset(self) -> int | None:
+        head = self._context.control.index.head(self.spec.state.name)
+        return head.last_offset if head else None
+
+    def _pinned(self) -> DiffSituation:
+        """Where the diff stands; inputs that nobody has written to get an empty chain first."""
+        situation = look(self._context, self.spec, Known.of(self._context))
+        if situation.missing:
+            begin_chains(self._context, [self.spec.sources[name] for name in situation.missing], self._makers())
+            situation = look(self._context, self.spec, Known.of(self._context))
+        return situation
+
+    def _failed_with_news(self, situation: DiffSituation) -> tuple[FailedKey, ...]:
+        """The failed visits that a run takes along: those that are due, and those of which there is news."""
+        waiting = [entry for entry in situation.failed if entry not in situation.due]
+        if not waiting:
+            return situation.due
+        wide = self.spec.wide.name if self.spec.wide else None
+        if any(entry.table == wide and entry.records > 0 for entry in situation.pending):
+            return situation.failed  # any of them may have waited for just these columns
+        mine = keys_of([entry.key for entry in waiting], self.spec.key_names, self.spec.key_types)
+        told = {key for entry in situation.logs if entry.records > 0 for key in self._keys_in(entry, mine)}
+        news = [entry for entry, key in zip(waiting, comparable(mine), strict=True) if key in told]
+        return (*situation.due, *news)
+
+    def _keys_in(self, pending: Pending, keys: pa.Table) -> set[Any]:
+        """Those of some keys that the unread records of a log are about."""
+        source, names = self.spec.sources[pending.table], list(self.spec.key_names)
+        found = read_interval(source, pending.blocks, names)
+        if isinstance(found, LocalFrame):
+            records = found.rows.select(names)
+        else:
+            records = choose_values(source, keys).of(found.frame).select(*map(quoted, names)).distinct().toArrow()
+        return set(comparable(records)) & set(comparable(keys))
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def plan(self, known: Known | None = None) -> StepPlan:
+        """What a run would do now."""
+        return plan_diff(look(self._context, self.spec, known or Known.of(self._context)))
+
+    def replay(self, table: str, head: TableHead) -> VerifyReport:
+        """What differs when the commits of one of its tables are made again from what they read."""
+        return replay_diff(self._context, self.spec, table, head)
+
+    def failures(self) -> pd.DataFrame:
+        """The visits that failed, as a pandas frame: key columns, error, attempts, process_ts, retry_after."""
+        failed = self._context.control.index.failed_keys(self.name)
+        return failure_frame(failed, self.spec.key_names, self.spec.key_types)
+
+    def history(self, key: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The records that the diff has written of one visit, oldest first."""
+        missing = [name for name in self.spec.key_names if name not in key]
+        if missing or len(key) != len(self.spec.key_names):
+            raise FrameMismatch(
+                f"the key of diff '{self.name}' is ({', '.join(self.spec.key_names)}), not ({', '.join(key)}).",
+                hint="give all of its columns, and no others.",
+            )
+        source = self.spec.visit_log_slow
+        head = self._context.control.index.head(source.name)
+        if head is None or head.last_offset is None:
+            return []
+        values = keys_of([json.dumps(dict(key), default=str)], self.spec.key_names, self.spec.key_types)
+        records = choose_values(source, values).of(read_changes(source, after=None, upto=None))
+        found = records.orderBy("offset").toArrow().drop_columns(["op", "event_time"])
+        rows: list[dict[str, Any]] = found.to_pylist()
+        return rows
+
+
+def _mode(situation: DiffSituation) -> str:
+    """Why a run without records is needed."""
+    if situation.due:
+        return "retry"
+    if situation.expires:
+        return "expire"
+    return "definition" if situation.older is not None else "watermark"

@@ -1,0 +1,228 @@
+"""The target's table: how it is made, and whether one that stands may be written to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from seamark.errors import TargetMismatch
+from seamark.sinks.clickhouse.connection import Row
+from seamark.sinks.clickhouse.insert import DELETED, OFFSET
+from seamark.sinks.clickhouse.types import clickhouse_type, fits, quoted, text
+from seamark.sinks.layout import Shape
+from seamark.sinks.target import Carried
+
+# How many of the newest inserts a table must remember, so that a block that comes twice is noticed.
+WINDOW = 10_000
+WINDOW_SECONDS = 7 * 24 * 3600
+_PLAIN, _REPLICATED = "non_replicated_deduplication_window", "replicated_deduplication_window"
+_SECONDS = "replicated_deduplication_window_seconds"
+
+_ENGINES = {
+    Shape.KEYED: "ReplacingMergeTree",
+    Shape.DIFF: "VersionedCollapsingMergeTree",
+    Shape.APPEND: "MergeTree",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TargetColumn:
+    """A column that the target must have."""
+
+    name: str
+    type: str
+
+    @property
+    def sql(self) -> str:
+        """The column as a definition."""
+        return f"{quoted(self.name)} {self.type}"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A table as it stands in ClickHouse."""
+
+    engine: str
+    engine_full: str
+    sorting_key: str
+    columns: dict[str, str]  # name and type of those that can be inserted
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether its deduplication is that of replicated tables."""
+        return self.engine.startswith(("Replicated", "Shared"))
+
+    @property
+    def family(self) -> str:
+        """The engine without what says how it is replicated."""
+        return re.sub(r"^(Replicated|Shared)", "", self.engine)
+
+    def setting(self, name: str) -> int | None:
+        """A setting of the table's own, or None where the server's default counts."""
+        found = re.search(rf"\b{name} = (\d+)", self.engine_full)
+        return int(found[1]) if found else None
+
+
+def columns_of(carried: Carried) -> list[TargetColumn]:
+    """The columns that the target must have, in order."""
+    required = carried.layout.required
+    columns = [
+        TargetColumn(c.name, clickhouse_type(c.type, nullable=c.nullable and c.name not in required))
+        for c in carried.schema.columns
+    ]
+    if carried.layout.shape is Shape.KEYED:
+        columns += [TargetColumn(OFFSET, "UInt64"), TargetColumn(DELETED, "UInt8")]
+    if carried.layout.sign is not None:  # the engine takes no other type for it
+        columns = [TargetColumn(c.name, "Int8") if c.name == carried.layout.sign else c for c in columns]
+    return columns
+
+
+def create_table(table: str, carried: Carried) -> str:
+    """The statement that makes the table."""
+    columns = ", ".join(column.sql for column in columns_of(carried))
+    return (
+        f"CREATE TABLE IF NOT EXISTS {table} ({columns}) ENGINE = {_engine(carried)} ORDER BY {_order(carried)} "
+        f"SETTINGS {_PLAIN} = {WINDOW}"
+    )
+
+
+def _engine(carried: Carried) -> str:
+    return f"{_ENGINES[carried.layout.shape]}({', '.join(quoted(name) for name in _arguments(carried))})"
+
+
+def _arguments(carried: Carried) -> tuple[str, ...]:
+    layout = carried.layout
+    if layout.shape is Shape.KEYED:
+        return (OFFSET, DELETED)
+    return (layout.sign, layout.version) if layout.sign and layout.version else ()
+
+
+def _order(carried: Carried) -> str:
+    order = carried.layout.key
+    moment = carried.schema.event_time
+    if carried.layout.shape is Shape.APPEND and moment is not None and not carried.schema.column(moment).nullable:
+        order = (moment,)
+    if len(order) == 1:
+        return quoted(order[0])
+    return f"({', '.join(map(quoted, order))})" if order else "tuple()"
+
+
+# --- a table that stands ----------------------------------------------------------------------------------------------
+
+
+def ask_table(database: str, table: str) -> str:
+    """The question whether a table stands, and what it is."""
+    return (
+        "SELECT engine, engine_full, sorting_key FROM system.tables "
+        f"WHERE database = {text(database)} AND name = {text(table)}"
+    )
+
+
+def ask_columns(database: str, table: str) -> str:
+    """The question for a table's columns."""
+    return (
+        "SELECT name, type, default_kind FROM system.columns "
+        f"WHERE database = {text(database)} AND table = {text(table)} ORDER BY position"
+    )
+
+
+def standing(found: Sequence[Row], columns: Sequence[Row]) -> Standing | None:
+    """The table as the two answers tell it, or None if there is none."""
+    if not found:
+        return None
+    row = found[0]
+    plain = [column for column in columns if column["default_kind"] in ("", "DEFAULT")]
+    return Standing(
+        engine=row["engine"],
+        engine_full=row["engine_full"],
+        sorting_key=row["sorting_key"],
+        columns={column["name"]: column["type"] for column in plain},
+    )
+
+
+def missing_columns(carried: Carried, table: Standing) -> list[TargetColumn]:
+    """The columns that the target does not have."""
+    return [column for column in columns_of(carried) if column.name not in table.columns]
+
+
+def check_table(who: str, where: str, carried: Carried, table: Standing) -> None:
+    """Nothing, or `TargetMismatch` naming what does not fit; then nothing was sent."""
+    for trouble in (_engine_trouble(carried, table), _column_trouble(carried, table), _order_trouble(carried, table)):
+        if trouble is not None:
+            raise TargetMismatch(
+                f"{who}: {where} {trouble}. Nothing was sent.",
+                hint=f"change the table, or let the sink make one of its own: another table= and create=True. "
+                f"It would be {create_table('…', carried)}",
+            )
+
+
+def _engine_trouble(carried: Carried, table: Standing) -> str | None:
+    wanted = _ENGINES[carried.layout.shape]
+    arguments = [name.strip().strip("`") for name in _between_brackets(table.engine_full).split(",")]
+    wanted_arguments = list(_arguments(carried))
+    if table.family != wanted or (wanted_arguments and arguments[-len(wanted_arguments) :] != wanted_arguments):
+        shown = table.engine_full.split(" ORDER BY")[0].split(" PARTITION BY")[0]
+        return f"is a {shown}, and '{carried.table}' needs a {_engine(carried).replace('`', '')}"
+    return None
+
+
+def _between_brackets(engine_full: str) -> str:
+    found = re.match(r"\w+\(([^()]*)\)", engine_full)
+    return found[1] if found else ""
+
+
+def _column_trouble(carried: Carried, table: Standing) -> str | None:
+    missing = missing_columns(carried, table)
+    if missing:
+        return f"lacks {', '.join(f'{column.name} {column.type}' for column in missing)}"
+    for column in columns_of(carried):
+        if not fits(column.type, table.columns[column.name]):
+            return f"has column '{column.name}' as {table.columns[column.name]}, which does not hold {column.type}"
+    return None
+
+
+def _order_trouble(carried: Carried, table: Standing) -> str | None:
+    """Rows of one key must meet, and rows of two must not: the order decides which rows become one."""
+    layout = carried.layout
+    if layout.shape is Shape.APPEND:
+        return None
+    named = re.sub(r"^\((\w+)\)$", r"\1", table.sorting_key)
+    order = {name.strip().strip("`") for name in named.split(",")} - {layout.version or ""}
+    fitting = order == set(layout.key) if layout.shape is Shape.KEYED else order >= set(layout.key)
+    if fitting:
+        return None
+    return f"is ordered by ({table.sorting_key}), and the key of '{carried.table}' is ({', '.join(layout.key)})"
+
+
+# --- the deduplication window -----------------------------------------------------------------------------------------
+
+
+def window_to_set(table: Standing, defaults: dict[str, int]) -> dict[str, int]:
+    """The settings that must grow so that the table remembers enough of its newest inserts; empty if it does."""
+    wanted = {_REPLICATED: WINDOW, _SECONDS: WINDOW_SECONDS} if table.is_replicated else {_PLAIN: WINDOW}
+    return {name: least for name, least in wanted.items() if _standing_value(table, defaults, name) < least}
+
+
+def window_of(table: Standing, defaults: dict[str, int]) -> tuple[int, int | None]:
+    """How many inserts the table remembers, and for how many seconds, None if for ever."""
+    if table.is_replicated:
+        return _standing_value(table, defaults, _REPLICATED), _standing_value(table, defaults, _SECONDS)
+    return _standing_value(table, defaults, _PLAIN), None
+
+
+def _standing_value(table: Standing, defaults: dict[str, int], name: str) -> int:
+    own = table.setting(name)
+    return own if own is not None else defaults.get(name, 0)
+
+
+def ask_defaults(*, replicated: bool) -> str:
+    """The question for the server's defaults of these settings."""
+    source = "system.replicated_merge_tree_settings" if replicated else "system.merge_tree_settings"
+    names = ", ".join(text(name) for name in (_PLAIN, _REPLICATED, _SECONDS))
+    return f"SELECT name, value FROM {source} WHERE name IN ({names})"
+
+
+def set_window(table: str, settings: dict[str, int]) -> str:
+    """The statement that sets the window."""
+    return f"ALTER TABLE {table} MODIFY SETTING {', '.join(f'{name} = {value}' for name, value in settings.items())}"

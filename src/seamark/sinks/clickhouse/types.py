@@ -1,0 +1,96 @@
+"""The types of columns as ClickHouse writes them: one table, and what a standing column must be to take ours."""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+
+from seamark.tables.ddl import UTC_MICROS
+
+_MOMENT = "DateTime64(6, 'UTC')"
+
+# Arrow type of a table's column, ClickHouse's name of it.
+SIMPLE: tuple[tuple[pa.DataType, str], ...] = (
+    (pa.bool_(), "Bool"),
+    (pa.int8(), "Int8"),
+    (pa.int16(), "Int16"),
+    (pa.int32(), "Int32"),
+    (pa.int64(), "Int64"),
+    (pa.float32(), "Float32"),
+    (pa.float64(), "Float64"),
+    (pa.string(), "String"),
+    (pa.binary(), "String"),  # ClickHouse's String holds any bytes
+    (pa.date32(), "Date32"),
+    (UTC_MICROS, _MOMENT),
+    (pa.timestamp("us"), _MOMENT),  # a wall clock has no zone; as UTC it reads as it was written
+)
+_NAMES = dict(SIMPLE)
+
+# What a column of the first type may also be in a table that somebody else made: everything that holds its values.
+_WIDER: dict[str, tuple[str, ...]] = {
+    "Int8": ("Int16", "Int32", "Int64", "Int128", "Int256"),
+    "Int16": ("Int32", "Int64", "Int128", "Int256"),
+    "Int32": ("Int64", "Int128", "Int256"),
+    "Int64": ("Int128", "Int256"),
+    "UInt8": ("UInt16", "UInt32", "UInt64", "Bool"),
+    "Bool": ("UInt8",),
+    "Float32": ("Float64",),
+}
+_DECIMAL = re.compile(r"Decimal\((\d+), ?(\d+)\)")
+_DATETIME = re.compile(r"DateTime64\((\d)(?:, ?'[^']*')?\)")
+
+
+def clickhouse_type(arrow: pa.DataType, *, nullable: bool) -> str:
+    """A column's type as ClickHouse writes it. Arrays and structs are never Nullable there."""
+    if pa.types.is_list(arrow):
+        return f"Array({clickhouse_type(arrow.value_type, nullable=True)})"
+    if pa.types.is_struct(arrow):
+        fields = (f"{quoted(f.name)} {clickhouse_type(f.type, nullable=f.nullable)}" for f in arrow.fields)
+        return f"Tuple({', '.join(fields)})"
+    plain = f"Decimal({arrow.precision}, {arrow.scale})" if pa.types.is_decimal(arrow) else _NAMES[arrow]
+    return f"Nullable({plain})" if nullable else plain
+
+
+def quoted(name: str) -> str:
+    """A name as an identifier in a query."""
+    return "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"
+
+
+def text(value: str) -> str:
+    """A text as a literal in a query."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def fits(ours: str, theirs: str) -> bool:
+    """Whether a column of their type holds every value of our type as it is."""
+    ours, theirs = _plain(ours), _without("LowCardinality", _plain(theirs))
+    if ours.startswith("Nullable("):
+        return theirs.startswith("Nullable(") and fits(_without("Nullable", ours), _without("Nullable", theirs))
+    theirs = _without("Nullable", theirs)
+    if ours == theirs or theirs in _WIDER.get(ours, ()):
+        return True
+    return _decimal_fits(ours, theirs) or _moment_fits(ours, theirs)
+
+
+def _plain(name: str) -> str:
+    """A type's name without the line breaks and quotes that ClickHouse writes or leaves out as it likes."""
+    return re.sub(r"\s+", " ", name).replace("( ", "(").replace("`", "")
+
+
+def _without(wrapper: str, name: str) -> str:
+    return name[len(wrapper) + 1 : -1] if name.startswith(f"{wrapper}(") else name
+
+
+def _decimal_fits(ours: str, theirs: str) -> bool:
+    here, there = _DECIMAL.fullmatch(ours), _DECIMAL.fullmatch(theirs)
+    if here is None or there is None:
+        return False
+    whole, whole_there = int(here[1]) - int(here[2]), int(there[1]) - int(there[2])
+    return whole <= whole_there and int(here[2]) <= int(there[2])
+
+
+def _moment_fits(ours: str, theirs: str) -> bool:
+    """Any zone will do, for a zone is only how a moment is shown; nanoseconds would end in 2262."""
+    there = _DATETIME.fullmatch(theirs)
+    return _DATETIME.fullmatch(ours) is not None and there is not None and 6 <= int(there[1]) <= 8

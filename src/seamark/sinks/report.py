@@ -1,0 +1,32 @@
+"""What a run of a sink tells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass
+class SinkReport:
+    """What a run of one sink did.
+
+    `blocks` were sent, with `records` in all; `position` is the sequence of the last block that the target is done
+    with, None if there is none; `error` is what stopped the sink, or None.
+    """
+
+    sink: str
+    table: str
+    blocks: int = 0
+    records: int = 0
+    seconds: float = 0.0
+    error: BaseException | None = None
+    position: int | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing stopped the sink."""
+        return self.error is None
+
+    @property
+    def did_something(self) -> bool:
+        """Whether a block was sent, or trouble met."""
+        return self.blocks > 0 or not self.ok

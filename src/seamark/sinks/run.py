@@ -1,0 +1,200 @@
+"""Running a sink: block after block from the chain to the target, in order, under the sink's lease."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from seamark import faults
+from seamark.control import BlockEntry, Lease, TableHead
+from seamark.errors import MalformedBlock
+from seamark.sinks.layout import Layout
+from seamark.sinks.report import SinkReport
+from seamark.sinks.start import Known, Start, decide_start
+from seamark.sinks.target import Carried, Outlet, Place, Target
+from seamark.tables.context import TableContext
+from seamark.tables.schema import TableSchema
+
+log = logging.getLogger("seamark.sinks")
+
+OnSent = Callable[[SinkReport, int], None]
+"""Called after each block with the report so far and the blocks left."""
+
+SchemaAt = Callable[[TableHead], TableSchema | None]
+"""The schema that a chain has at its head."""
+
+
+def silent(_report: SinkReport, _left: int) -> None:
+    """Nobody is told."""
+
+
+class Sink:
+    """A table bound to a target, as a person uses it."""
+
+    def __init__(
+        self,
+        context: TableContext,
+        name: str,
+        table: str,
+        outlet: Outlet,
+        layout: Layout,
+        schema: TableSchema,
+        schema_at: SchemaAt,
+        wait: float,
+    ) -> None:
+        self._context = context
+        self.name = name
+        self.table = table
+        self.outlet = outlet
+        self.layout = layout
+        self._schema = schema
+        self._schema_at = schema_at
+        self._wait = wait
+
+    def __repr__(self) -> str:
+        return f"Sink({self.name!r}: {self.table} -> {self.where})"
+
+    @property
+    def where(self) -> str:
+        """The target as it may be shown, without secrets."""
+        return self.outlet.where
+
+    @property
+    def position(self) -> int | None:
+        """The sequence of the last block that the control database knows to be sent, or None."""
+        return self._context.control.sinks.position(self.name, self.table)
+
+    def pending(self) -> list[BlockEntry]:
+        """The blocks with data that wait to be sent, oldest first, as far as the control database knows."""
+        head = self._context.control.index.head(self.table)
+        position = self.position
+        if head is None or position == head.sequence:
+            return []
+        return self._blocks_after(position, head)
+
+    def prepare(self) -> None:
+        """Make the target's table, if there is none, before anything is sent: for others who write there as well."""
+        head = self._context.control.index.head(self.table)
+        carried = self._carried(head) if head else Carried(self.name, self.table, self._schema, self.layout)
+        with self._context.control.leases.held(f"sink:{self.name}", self._wait), self.outlet.open(carried):
+            log.debug("sink '%s': %s is ready", self.name, self.where)
+
+    def run(self, on_block: OnSent = silent) -> SinkReport:
+        """Send every block that the target has not had yet, and report; raises what stops it.
+
+        With nothing to send no lease is taken, no connection is opened and Spark is not asked for.
+        """
+        begun, report = time.monotonic(), SinkReport(self.name, self.table, position=self.position)
+        head = self._context.control.index.head(self.table)
+        if head is None or report.position == head.sequence:
+            return report
+        with self._context.control.leases.held(f"sink:{self.name}", self._wait) as lease:
+            self._catch_up(lease, report, on_block)
+        report.seconds = time.monotonic() - begun
+        return report
+
+    # --- how a run goes -----------------------------------------------------------------------------------------------
+
+    def _catch_up(self, lease: Lease, report: SinkReport, on_block: OnSent) -> None:
+        head = self._context.control.index.head(self.table)
+        position = report.position = self.position  # again, now that nobody else moves it
+        if head is None or position == head.sequence:
+            return
+        if position is not None and position < head.sequence and not self._blocks_after(position, head):
+            self._keep(lease, report, head.sequence)  # blocks without data: the target need not know
+            return
+        with self.outlet.open(self._carried(head)) as target:
+            start = decide_start(self._known(target, position), self._hash_at)
+            if start.anew:
+                self._begin_anew(lease, report, target)
+            self._send_all(lease, report, target, head, start, on_block)
+        self._keep(lease, report, head.sequence)
+
+    def _carried(self, head: TableHead) -> Carried:
+        schema = self._schema_at(head)
+        if schema is None:
+            raise MalformedBlock(f"the chain of table '{self.table}' declares no schema.")
+        return Carried(self.name, self.table, schema, self.layout)
+
+    def _known(self, target: Target, position: int | None) -> Known:
+        return Known(
+            sink=self.name,
+            table=self.table,
+            where=self.where,
+            layout=self.layout,
+            position=position,
+            marker=target.marker(),
+            is_new=target.is_new,
+            is_empty=target.is_new or target.is_empty(),
+        )
+
+    def _begin_anew(self, lease: Lease, report: SinkReport, target: Target) -> None:
+        """Forget what was sent to a target that is no more, before anything goes to the new one.
+
+        The control database first: killed in between, the next run looks at the target again.
+        """
+        self._context.control.sinks.forget(lease, self.name, self.table)
+        report.position = None
+        target.mark(None, None)
+
+    def _send_all(
+        self, lease: Lease, report: SinkReport, target: Target, head: TableHead, start: Start, on_block: OnSent
+    ) -> None:
+        blocks = self._blocks_after(start.after, head)
+        if blocks and start.begun != Place.of(blocks[0]):  # else the older mark counts: it knows when the sending began
+            target.mark(None if start.after is None else self._place_at(start.after), Place.of(blocks[0]))
+        data = self._context.files(self.table).data
+        for number, block in enumerate(blocks, 1):
+            assert block.slice_hash is not None, "a block with offsets has a slice"
+            faults.reached("sink-block-read")
+            target.send(block, data.path(block.slice_hash), in_doubt=start.begun == Place.of(block))
+            faults.reached("sink-block-sent")
+            # The next block is named before it is sent: if its insert is the last to get through, the next run knows
+            # which block to ask about.
+            target.mark(Place.of(block), Place.of(blocks[number]) if number < len(blocks) else None)
+            faults.reached("sink-block-marked")
+            self._keep(lease, report, block.sequence)
+            faults.reached("sink-position-kept")
+            self._tell(report, block)
+            on_block(report, len(blocks) - number)
+
+    def _tell(self, report: SinkReport, block: BlockEntry) -> None:
+        records = _records(block)
+        report.blocks += 1
+        report.records += records
+        told = {"sink": self.name, "table": self.table, "block": block.sequence, "records": records}
+        log.info(
+            "sink '%s': block %d of '%s', %d records",
+            self.name,
+            block.sequence,
+            self.table,
+            records,
+            extra={"seamark": told},
+        )
+
+    def _keep(self, lease: Lease, report: SinkReport, sequence: int) -> None:
+        self._context.control.sinks.keep(lease, self.name, self.table, sequence)
+        report.position = sequence
+
+    # --- the chain ----------------------------------------------------------------------------------------------------
+
+    def _blocks_after(self, sequence: int | None, head: TableHead) -> list[BlockEntry]:
+        """The blocks with data after a sequence, up to a head, oldest first."""
+        if head.last_offset is None:
+            return []
+        index = self._context.control.index
+        last = None if sequence is None else index.newest_before(self.table, sequence)
+        return index.slices(self.table, after=None if last is None else last.last_offset, upto=head.last_offset)
+
+    def _place_at(self, sequence: int) -> Place | None:
+        found = self._context.control.index.newest_before(self.table, sequence)
+        return None if found is None else Place.of(found)
+
+    def _hash_at(self, sequence: int) -> str | None:
+        found = self._context.control.index.blocks(self.table, newest=1, upto=sequence)
+        return found[0].hash if found and found[0].sequence == sequence else None
+
+
+def _records(block: BlockEntry) -> int:
+    return 0 if block.first_offset is None or block.last_offset is None else block.last_offset - block.first_offset + 1

@@ -1,0 +1,93 @@
+"""What every sink is to the run that drives it: something that opens a target, and a target that takes blocks."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from seamark.control import BlockEntry
+from seamark.sinks.layout import Layout
+from seamark.tables.schema import TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A block in a chain: its number and its hash."""
+
+    sequence: int
+    hash: str
+
+    @staticmethod
+    def of(block: BlockEntry) -> Place:
+        """The place of a block in its chain."""
+        return Place(block.sequence, block.hash)
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What the target remembers: the last block that it surely has, and the one whose insert was begun after that.
+
+    `doubt` is None when nothing was begun. `is_covered` says whether the target would still notice that the block in
+    doubt is sent again.
+    """
+
+    done: Place | None
+    doubt: Place | None = None
+    is_covered: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What is carried: the sink's name, the table's name and schema, and the layout of the target."""
+
+    sink: str
+    table: str
+    schema: TableSchema
+    layout: Layout
+
+
+class Target(Protocol):
+    """An open target."""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the table was made just now, so that it holds nothing, whatever was sent before."""
+
+    def is_empty(self) -> bool:
+        """Whether the table holds no row."""
+
+    def marker(self) -> Marker | None:
+        """What the target remembers of this sink, or None."""
+
+    def mark(self, done: Place | None, doubt: Place | None) -> None:
+        """Let the target remember how far it is, and what is about to be sent."""
+
+    def send(self, block: BlockEntry, slice_path: Path, *, in_doubt: bool) -> None:
+        """Insert a block's records, all or none, and not again if the target has had this block.
+
+        `in_doubt` says that an earlier run may have sent it, or only begun to.
+        """
+
+
+class Outlet(Protocol):
+    """Something that a table can be bound to: it knows where the target is and how to open it."""
+
+    @property
+    def kind(self) -> str:
+        """The target's system: "clickhouse"."""
+
+    @property
+    def where(self) -> str:
+        """The target as it may be shown, without secrets."""
+
+    @property
+    def label(self) -> str:
+        """What tells this target from others of its kind: the name of its table."""
+
+    def layout_for(self, table: str, schema: TableSchema, collapsing_key: tuple[str, ...] | None) -> Layout:
+        """The layout of a table's copy, or `InvalidSink` if the table cannot be carried there."""
+
+    def open(self, carried: Carried) -> AbstractContextManager[Target]:
+        """The target, made ready to take blocks."""

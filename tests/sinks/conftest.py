@@ -1,0 +1,96 @@
+"""A store whose tables go to a real ClickHouse: the engine inside this process, and one behind HTTP."""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pytest
+
+import seamark as sm
+
+
+@pytest.fixture
+def open_store(tmp_path: Path) -> Iterator[Callable[..., sm.DataStore]]:
+    """Opens the store of this test; called again, as another process would open it."""
+    opened = []
+
+    def open_it(**options: Any) -> sm.DataStore:
+        opened.append(sm.DataStore(f"sqlite:///{tmp_path / 'control.db'}", tmp_path / "warehouse", **options))
+        return opened[-1]
+
+    yield open_it
+    for store in opened:
+        store.close()
+
+
+class NoSpark:
+    """Stands where a session would, for work that must not need one."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"Spark was asked for '{name}'")
+
+
+@pytest.fixture
+def ds(open_store, spark) -> sm.DataStore:
+    return open_store(spark=spark)
+
+
+@pytest.fixture
+def dry(open_store) -> sm.DataStore:
+    """A store for what needs no Spark."""
+    return open_store(spark=NoSpark())
+
+
+@pytest.fixture
+def folder_url(tmp_path: Path) -> str:
+    return f"chdb:///{tmp_path / 'clickhouse'}"
+
+
+def arrow_rows(table: sm.Table, *rows: tuple[Any, ...]) -> pa.Table:
+    columns = zip(*rows, strict=True) if rows else [()] * len(table.schema.columns)
+    arrays = [pa.array(list(c), field.type) for c, field in zip(columns, table.schema.arrow, strict=True)]
+    return pa.Table.from_arrays(arrays, names=table.schema.names)
+
+
+@pytest.fixture(scope="session")
+def arrow() -> Callable[..., pa.Table]:
+    """Rows of a table as an Arrow frame: `arrow(posts, (1, "hello"))`."""
+    return arrow_rows
+
+
+# --- ClickHouse -------------------------------------------------------------------------------------------------------
+
+USER, PASSWORD = "carrier", "s3cret/@:x"
+
+
+@pytest.fixture(scope="session")
+def http_engine(tmp_path_factory) -> Iterator[int]:
+    """The port of a ClickHouse behind HTTP, in a process of its own."""
+    folder = tmp_path_factory.mktemp("http") / "clickhouse"
+    program = Path(__file__).with_name("http_clickhouse.py")
+    command = [sys.executable, program, folder, USER, PASSWORD]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield int(process.stdout.readline())
+        process.stdin.close()  # it ends by itself
+
+
+@pytest.fixture
+def server_url(http_engine: int) -> str:
+    """The URL of a server, with an empty database for this test."""
+    database = f"test_{secrets.token_hex(6)}"
+    place = f"{USER}:{quote(PASSWORD, safe='')}@127.0.0.1:{http_engine}"
+    sm.ClickHouseSink(f"clickhouse://{place}", table="none").query(f"CREATE DATABASE {database}")
+    return f"clickhouse://{place}/{database}"
+
+
+@pytest.fixture(params=["embedded", "server"])
+def url(request: pytest.FixtureRequest) -> str:
+    """A ClickHouse without tables: the test runs once inside this process and once over HTTP."""
+    return request.getfixturevalue("folder_url" if request.param == "embedded" else "server_url")
