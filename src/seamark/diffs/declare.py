@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -17,6 +17,8 @@ from seamark.errors import InvalidStep, SeamarkError, TableError
 from seamark.tables.read import TableSource
 from seamark.tables.schema import Column, TableSchema
 from seamark.transforms.definition import Definition, source_and_digest
+
+T = TypeVar("T")
 
 SIGN, SLOW, VERSION, LOG, WIDE = "Sign", "SlowVersion", "Version", "log", "_wide"
 
@@ -62,6 +64,20 @@ class DiffOptions:
     on_change: str = "ask"
 
 
+class Expressions:
+    """Spark expressions that a diff has built, by name: building them anew would take longer than a small run's job."""
+
+    def __init__(self) -> None:
+        self._built: dict[str, Any] = {}
+
+    def setdefault(self, name: str, build: Callable[[], T]) -> T:
+        """What was built under a name, built now if it is the first time."""
+        if name not in self._built:
+            self._built[name] = build()
+        found: T = self._built[name]
+        return found
+
+
 @dataclass(frozen=True)
 class DiffSpec:
     """A diff that can be run."""
@@ -77,6 +93,7 @@ class DiffSpec:
     fast_deletes: bool = False
     version: str | None = None
     options: DiffOptions = DiffOptions()
+    expressions: Expressions = field(default_factory=Expressions, repr=False, compare=False)
 
     # --- its columns --------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import reduce
+from functools import partial, reduce
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -52,12 +52,26 @@ def fold_visits(spec: DiffSpec, visits: DataFrame, how: Folding) -> DataFrame:
 
     `visits` has the news of all logs and what stood before, under `old …`.
     """
-    frame = _begin(spec, visits, how)
+    name = f"fold, levels {how.keep_levels}"
+    stages = spec.expressions.setdefault(name, lambda: _stages(spec, how))
+    frame = reduce(lambda known, stage: known.withColumns(stage), stages, visits)
+    if how.horizon is not None:  # it moves with the clock
+        return frame.select(*_finish(spec, how))
+    return frame.select(*spec.expressions.setdefault(f"{name}, result", lambda: _finish(spec, how)))
+
+
+Stage = dict[str, Column]
+"""Columns that are added, or put in the place of others, at once: each sees what stood before the stage."""
+
+
+def _stages(spec: DiffSpec, how: Folding) -> list[Stage]:
+    """What is to be computed, level after level."""
+    stages = _begin(spec, how)
     for log in spec.logs:
         if log.deletes_by is not None:
-            frame = _apply_delete(spec, log, frame)
-        frame = _apply_news(spec, log, frame, how)
-    return _finish(spec, frame, how)
+            stages += _apply_delete(spec, log)
+        stages += _apply_news(spec, log, how)
+    return stages
 
 
 # --- levels -----------------------------------------------------------------------------------------------------------
@@ -76,24 +90,24 @@ def _at(spec: DiffSpec) -> Side:
     return Side(F.col(quoted(_SLOW)), Fast(F.col(quoted(_FAST)), wide), _known(spec, _state))
 
 
-def _begin(spec: DiffSpec, visits: DataFrame, how: Folding) -> DataFrame:
-    columns = [
-        F.col(quoted(old(SLOW))).alias(_SLOW),
-        F.col(quoted(old(spec.fast_version.name))).cast("bigint").alias(_FAST),
-        *[F.col(quoted(old(c.name))).alias(_state(c.name)) for c in spec.columns],
-        F.lit(False).alias(_IS_GONE),
-        F.lit(None).cast("bigint").alias(_MISSING),
-        F.lit(False).alias(_UNTOLD),
-    ]
+def _begin(spec: DiffSpec, how: Folding) -> list[Stage]:
+    columns = {
+        _SLOW: F.col(quoted(old(SLOW))),
+        _FAST: F.col(quoted(old(spec.fast_version.name))).cast("bigint"),
+        **{_state(c.name): F.col(quoted(old(c.name))) for c in spec.columns},
+        _IS_GONE: F.lit(False),
+        _MISSING: F.lit(None).cast("bigint"),
+        _UNTOLD: F.lit(False),
+    }
     if spec.wide_columns:
-        columns.append(F.col(quoted(old(WIDE))).alias(_WIDE))
-    frame = visits.select("*", *columns)
-    return _with_level(spec, frame, level_of(0), F.lit(True)) if how.keep_levels else frame
+        columns[_WIDE] = F.col(quoted(old(WIDE)))
+    return [columns, *([{level_of(0): _level(spec, F.lit(True))}] if how.keep_levels else [])]
 
 
-def _with_level(spec: DiffSpec, frame: DataFrame, name: str, condition: Column) -> DataFrame:
+def _level(spec: DiffSpec, condition: Column) -> Column:
+    """What is known, as a row of the state; NULL where nothing is."""
     row = F.struct(*_state_row(spec, _at(spec)))
-    return frame.withColumn(name, F.when(F.col(quoted(_FAST)).isNotNull() & condition, row))
+    return F.when(F.col(quoted(_FAST)).isNotNull() & condition, row)
 
 
 def _state_row(spec: DiffSpec, side: Side) -> list[Column]:
@@ -108,36 +122,44 @@ def _state_row(spec: DiffSpec, side: Side) -> list[Column]:
 # --- one log ----------------------------------------------------------------------------------------------------------
 
 
-def _apply_delete(spec: DiffSpec, log: DiffLog, frame: DataFrame) -> DataFrame:
+def _apply_delete(spec: DiffSpec, log: DiffLog) -> list[Stage]:
     """What is known after a log has said that visits are gone: of those, nothing."""
     at, gone = _at(spec), F.col(quoted(news.fact(log, news.GONE)))
-    told = F.col(quoted(news.fact(log, news.GONE_FAST)))
-    newest = F.greatest(at.fast.version, told)
+    ended = F.col(quoted(news.fact(log, news.ENDED)))
+    newest = F.greatest(at.fast.version, F.get(ended, F.lit(0)))
+    others = F.filter(F.slice(ended, 2, F.size(ended)), lambda version: version.isNotNull())
     has_moved = at.fast.version.isNull() | (newest > at.fast.version)
     wide = None
     if spec.wide_columns:
         wide = F.when(has_moved, _looked_up(newest)).otherwise(at.fast.wide)
     lines = delete_blocks(at, Fast(newest, wide), fast_deletes=spec.fast_deletes)
-    frame = frame.withColumn(_lines(log, "delete"), _records(spec, log, lines, gone))
+    records = _records(spec, log, lines, gone)
+    if not spec.fast_deletes:
+        records = F.concat(records, F.transform(others, partial(_ended_life, spec, log)))
     needs_wide = gone & has_moved & newest.isNotNull() & F.lit(not spec.fast_deletes)
     # Nobody has said which of the fast supplier's versions is to be taken back: it cannot be left standing either.
     untold = gone & newest.isNull() & F.lit(not spec.fast_deletes and not log.is_keyed)
     known = [_SLOW, _FAST, *([_WIDE] if spec.wide_columns else []), *map(_state, _names(spec))]
     forgotten = {name: F.when(~gone, F.col(quoted(name))) for name in known}
-    return frame.withColumns(
-        {
-            **forgotten,
-            _MISSING: F.coalesce(F.col(quoted(_MISSING)), _missing(spec, needs_wide, newest)),
-            _UNTOLD: F.col(quoted(_UNTOLD)) | F.coalesce(untold, F.lit(False)),
-            _IS_GONE: F.col(quoted(_IS_GONE)) | (gone & (F.col(quoted(news.fact(log, news.NEWS))) == 0)),
-        }
-    )
+    after = {
+        **forgotten,
+        _lines(log, "delete"): records,
+        _MISSING: F.coalesce(F.col(quoted(_MISSING)), _missing(spec, needs_wide, newest), _missing_of(spec, others)),
+        _UNTOLD: F.col(quoted(_UNTOLD)) | F.coalesce(untold, F.lit(False)),
+        _IS_GONE: F.col(quoted(_IS_GONE)) | (gone & (F.col(quoted(news.fact(log, news.NEWS))) == 0)),
+    }
+    return [after]
 
 
-def _apply_news(spec: DiffSpec, log: DiffLog, frame: DataFrame, how: Folding) -> DataFrame:
+def _ended_life(spec: DiffSpec, log: DiffLog, version: Column) -> Column:
+    """The record that takes back the version of a visit that came back and was deleted again before it was known."""
+    wide = _looked_up(version) if spec.wide_columns else None
+    line = Line(11, -1, F.lit(0).cast("bigint"), Fast(version, wide), EMPTY, F.lit(True))
+    return F.struct(*_record(spec, log, line))
+
+
+def _apply_news(spec: DiffSpec, log: DiffLog, how: Folding) -> list[Stage]:
     """What is known after a log's news."""
-    frame = _with_merged(spec, log, frame)
-    frame = frame.withColumn(_COUNTS, _counts(spec, log))
     at, version = _at(spec), F.col(quoted(news.fact(log, news.FAST)))
     merged = _known(spec, _next)
     moves = at.fast.version.isNull() | (at.fast.version < version)
@@ -147,6 +169,7 @@ def _apply_news(spec: DiffSpec, log: DiffLog, frame: DataFrame, how: Folding) ->
     counts = F.col(quoted(_COUNTS))
     lines = (*six_blocks(at, new, merged), *late_blocks(at, new, merged))
     after = {
+        _lines(log, "news"): _records(spec, log, lines, counts),
         _SLOW: F.when(counts, F.coalesce(at.slow, F.lit(0)) + 1).otherwise(at.slow),
         _FAST: F.when(counts & moves, version).otherwise(at.fast.version),
         _MISSING: F.coalesce(F.col(quoted(_MISSING)), _missing(spec, counts & moves, version)),
@@ -154,12 +177,11 @@ def _apply_news(spec: DiffSpec, log: DiffLog, frame: DataFrame, how: Folding) ->
     }
     if at.fast.wide is not None:
         after[_WIDE] = F.when(counts & moves, _looked_up(version)).otherwise(at.fast.wide)
-    frame = frame.withColumn(_lines(log, "news"), _records(spec, log, lines, counts))
-    frame = frame.withColumns(after)
+    stages: list[Stage] = [_merged(spec, log), {_COUNTS: _counts(spec, log)}, after]
     if how.keep_levels:
-        frame = _with_level(spec, frame, level_of(log.number), F.lit(True))
-        frame = _with_level(spec, frame, level_of(log.number, new_only=True), counts)
-    return frame.drop(_COUNTS, *map(_next, _names(spec)))
+        levels = {level_of(log.number): F.lit(True), level_of(log.number, new_only=True): counts}
+        stages.append({name: _level(spec, condition) for name, condition in levels.items()})
+    return stages
 
 
 def _next(column: str) -> str:
@@ -170,7 +192,7 @@ def _names(spec: DiffSpec) -> list[str]:
     return [column.name for column in spec.columns]
 
 
-def _with_merged(spec: DiffSpec, log: DiffLog, frame: DataFrame) -> DataFrame:
+def _merged(spec: DiffSpec, log: DiffLog) -> Stage:
     """What the state would be with a log's news. News of an older version is the older side, not the newer one."""
     at, version = _at(spec), F.col(quoted(news.fact(log, news.FAST)))
     merged = {}
@@ -185,7 +207,7 @@ def _with_merged(spec: DiffSpec, log: DiffLog, frame: DataFrame) -> DataFrame:
             .when(at.fast.version > version, column.merged(comes, stands))
             .otherwise(column.merged(stands, comes))
         )
-    return frame.withColumns(merged)
+    return merged
 
 
 def _counts(spec: DiffSpec, log: DiffLog) -> Column:
@@ -210,6 +232,13 @@ def _missing(spec: DiffSpec, is_needed: Column, version: Column) -> Column:
     if not spec.wide_columns:
         return F.lit(None).cast("bigint")
     return F.when(is_needed & _looked_up(version).isNull(), version)
+
+
+def _missing_of(spec: DiffSpec, versions: Column) -> Column:
+    """The first of some versions whose wide columns are not there, or NULL."""
+    if not spec.wide_columns or spec.fast_deletes:
+        return F.lit(None).cast("bigint")
+    return F.get(F.filter(versions, lambda version: _looked_up(version).isNull()), F.lit(0))
 
 
 # --- records ----------------------------------------------------------------------------------------------------------
@@ -253,7 +282,7 @@ def _wide_value(line: Line, column: TableColumn) -> Column:
 # --- the result -------------------------------------------------------------------------------------------------------
 
 
-def _finish(spec: DiffSpec, frame: DataFrame, how: Folding) -> DataFrame:
+def _finish(spec: DiffSpec, how: Folding) -> list[Column]:
     failed = _failure(spec)
     parts = [F.col(quoted(_lines(log, "news"))) for log in spec.logs]
     for place, log in reversed(list(enumerate(spec.logs))):
@@ -275,7 +304,7 @@ def _finish(spec: DiffSpec, frame: DataFrame, how: Folding) -> DataFrame:
         for log in spec.logs:
             names += [level_of(log.number), level_of(log.number, new_only=True)]
         columns += [F.when(failed.isNull(), F.col(quoted(name))).alias(name) for name in names]
-    return frame.select(*columns)
+    return columns
 
 
 def _failure(spec: DiffSpec) -> Column:

@@ -16,11 +16,11 @@ from seamark.tables.frames import quoted
 from seamark.tables.types import spark_name
 
 # A column's name holds no space, so these are nobody's.
-_WHICH, _OFFSET, _FAST, _GONE_AT = "its log", "its offset", "its fast", "gone at"
+_WHICH, _OFFSET, _FAST, _LIFE, _LIVES = "its log", "its offset", "its fast", "its life", "its lives"
 _DELETES, _TAKES_BACK, _IS_BAD, _IS_LATE = "it deletes", "it takes back", "it is bad", "it is late"
 _BAD_ROW = "its bad row"
 ROWS, LATE_ROWS = "its rows", "its late rows"
-NEWS, UNDONE, FAST, GONE, GONE_FAST, BAD = "news", "undone", "fast", "gone", "gone fast", "bad"
+NEWS, UNDONE, FAST, GONE, ENDED, BAD = "news", "undone", "fast", "gone", "ended", "bad"
 
 
 def fact(log: DiffLog, what: str) -> str:
@@ -35,6 +35,13 @@ def value(log: DiffLog, column: str) -> str:
 
 def records_of(spec: DiffSpec, log: DiffLog, records: DataFrame, horizon: datetime | None) -> DataFrame:
     """The records of one log, in the columns that all logs share; rows from before the horizon are marked as late."""
+    if horizon is not None:  # it moves with the clock
+        return records.select(*_columns_of(spec, log, horizon))
+    name = f"records of log {log.number}"
+    return records.select(*spec.expressions.setdefault(name, lambda: _columns_of(spec, log, None)))
+
+
+def _columns_of(spec: DiffSpec, log: DiffLog, horizon: datetime | None) -> list[Column]:
     fast = F.col(quoted(spec.fast_version.name)).cast("bigint")
     out_of_range = fast.isNull() | (fast < 0) | (fast >= spec.multiplier)
     takes_back = F.col("op").isin(int(Op.RETRACT), int(Op.CORRECT_FROM))
@@ -44,7 +51,7 @@ def records_of(spec: DiffSpec, log: DiffLog, records: DataFrame, horizon: dateti
     values = [
         F.col(quoted(c.name)) if log.has(c.name) else F.lit(None).cast(c.spark_type).alias(c.name) for c in spec.columns
     ]
-    return records.select(
+    return [
         *[F.col(quoted(name)) for name in spec.key_names],
         F.lit(log.number).alias(_WHICH),
         F.col("offset").alias(_OFFSET),
@@ -55,7 +62,7 @@ def records_of(spec: DiffSpec, log: DiffLog, records: DataFrame, horizon: dateti
         _row_of(log, bad).alias(_BAD_ROW),
         _is_late(spec, log, horizon).alias(_IS_LATE),
         *values,
-    )
+    ]
 
 
 def _deletes(log: DiffLog) -> Column:
@@ -90,26 +97,33 @@ def gather_news(spec: DiffSpec, logs: Sequence[DataFrame], *, skip_bad: bool) ->
     """One row a visit, with what each log brings of it.
 
     A visit is bad if one of its records has a fast version that is out of range; with `skip_bad` such records are left
-    out instead. What was written before the last delete counts no more, but for the newest version.
+    out instead. What was written before the last delete counts no more, but for the newest version of each life.
     """
     records = reduce(DataFrame.unionByName, logs)
     key = [F.col(quoted(name)) for name in spec.key_names]
-    gone_at = F.lit(None).cast("bigint")
+    life = lives = F.lit(0)
     if any(log.deletes_by is not None for log in spec.logs):
         records = records.repartition(*key)  # once, for the window and for the groups
         window = Window.partitionBy(*key, _WHICH)
-        gone_at = F.max(F.when(F.col(_DELETES) & ~F.col(_IS_LATE), F.col(_OFFSET))).over(window)
-    records = records.withColumn(_GONE_AT, gone_at)
+        before_it = window.orderBy(_OFFSET).rowsBetween(Window.unboundedPreceding, -1)
+        ends = F.count_if(F.col(_DELETES) & ~F.col(_IS_LATE))
+        life, lives = ends.over(before_it), ends.over(window)
+    records = records.withColumns({_LIFE: life.cast("int"), _LIVES: lives.cast("int")})
+    told = spec.expressions.setdefault(f"news, skip bad {skip_bad}", lambda: _told(spec, skip_bad=skip_bad))
+    return records.groupBy(*key).agg(*told)
+
+
+def _told(spec: DiffSpec, *, skip_bad: bool) -> list[Column]:
     told = [F.count(F.lit(1)).alias(ROWS), F.count_if(F.col(_IS_LATE)).alias(LATE_ROWS)]
     for log in spec.logs:
         told += _told_by(spec, log, skip_bad=skip_bad)
-    return records.groupBy(*key).agg(*told)
+    return told
 
 
 def _told_by(spec: DiffSpec, log: DiffLog, *, skip_bad: bool) -> list[Column]:
     mine = (F.col(_WHICH) == log.number) & ~F.col(_IS_LATE)
     good = mine & ~F.col(_IS_BAD)
-    after = F.col(_GONE_AT).isNull() | (F.col(_OFFSET) > F.col(_GONE_AT))
+    after = F.col(_LIFE) == F.col(_LIVES)
     news, undone = good & after & ~F.col(_TAKES_BACK), good & after & F.col(_TAKES_BACK)
     record = Record(F.col(_OFFSET), news, undone)
     told = [
@@ -117,11 +131,37 @@ def _told_by(spec: DiffSpec, log: DiffLog, *, skip_bad: bool) -> list[Column]:
         F.count_if(undone).alias(fact(log, UNDONE)),
         F.max(F.when(good & after, F.col(_FAST))).alias(fact(log, FAST)),
         (F.count_if(mine & F.col(_DELETES)) > 0).alias(fact(log, GONE)),
-        F.max(F.when(good & ~after, F.col(_FAST))).alias(fact(log, GONE_FAST)),
+        (_ended(good & ~after) if log.deletes_by is not None else F.array(F.expr(_NONE))).alias(fact(log, ENDED)),
         (F.lit(None).cast("string") if skip_bad else _bad(log, mine & F.col(_IS_BAD))).alias(fact(log, BAD)),
     ]
     merged = [column for column in spec.columns if log.has(column.name)]
     return told + [c.from_records(F.col(quoted(c.name)), record).alias(value(log, c.name)) for c in merged]
+
+
+_NONE = "CAST(NULL AS BIGINT)"
+
+
+def _ended(is_past: Column) -> Column:
+    """The newest fast version of each life of a visit that a delete has ended, the one that stood before first.
+
+    A life begins with a record that brings something: a delete that comes twice ends nothing.
+    """
+    begins = ~F.col(_DELETES) & ~F.col(_TAKES_BACK)
+    entry = F.struct(
+        F.col(_OFFSET).alias("offset"), F.col(_LIFE).alias("life"), begins.alias("begins"), F.col(_FAST).alias("fast")
+    )
+    entries = F.array_sort(F.collect_list(F.when(is_past, entry)))
+    first = F.struct(F.lit(0).alias("life"), F.array(F.expr(_NONE)).alias("newest"))
+
+    def follow(known: Column, entry: Column) -> Column:
+        newest = known["newest"]
+        another = F.struct(entry["life"].alias("life"), F.concat(newest, F.array(entry["fast"])).alias("newest"))
+        last = F.greatest(F.element_at(newest, -1), entry["fast"])
+        others = F.slice(newest, 1, F.size(newest) - 1)
+        same = F.struct(known["life"].alias("life"), F.concat(others, F.array(last)).alias("newest"))
+        return F.when(entry["begins"] & (entry["life"] > known["life"]), another).otherwise(same)
+
+    return F.reduce(entries, first, follow)["newest"]
 
 
 def _bad(log: DiffLog, is_bad: Column) -> Column:

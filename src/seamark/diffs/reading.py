@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from seamark.control import FailedKey
 from seamark.diffs.declare import DiffLog, DiffSpec
 from seamark.diffs.fold import WIDE_BY_VERSION, old
-from seamark.diffs.news import FAST, GONE_FAST, fact, gather_news, records_of
+from seamark.diffs.news import ENDED, FAST, fact, gather_news, records_of
 from seamark.diffs.situation import DiffSituation
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
@@ -224,10 +224,11 @@ def _with_wide(spec: DiffSpec, visits: DataFrame, rows: DataFrame) -> DataFrame:
 
 def _of_versions(spec: DiffSpec, rows: DataFrame, visits: DataFrame) -> DataFrame:
     """The wide rows of the versions that the visits tell of."""
-    told = [F.col(quoted(fact(log, what))) for log in spec.logs for what in (FAST, GONE_FAST)]
+    newest = F.array(*[F.col(quoted(fact(log, FAST))) for log in spec.logs])
+    told = F.concat(newest, *[F.col(quoted(fact(log, ENDED))) for log in spec.logs])
     pairs = visits.select(
         *[F.col(quoted(name)).alias(f"its {name}") for name in spec.key_names],
-        F.explode(F.array_distinct(F.array_compact(F.array(*told)))).alias("its version"),
+        F.explode(F.array_distinct(F.array_compact(told))).alias("its version"),
     )
     same = [rows[quoted(name)] == pairs[quoted(f"its {name}")] for name in spec.key_names]
     same.append(rows[quoted(spec.fast_version.name)] == pairs["its version"])

@@ -12,12 +12,12 @@ from seamark.diffs.outcome import Outcome, levels_of, records_of, state_changes
 from seamark.diffs.reading import Reading
 from seamark.diffs.run import fold_all
 from seamark.ledger.verify import VerifyReport
-from seamark.tables.change import Change
+from seamark.tables.change import Change, stage_change
 from seamark.tables.context import TableContext
 from seamark.tables.read import TableSource
 from seamark.tables.stage import StagedChange, Target
 from seamark.transforms.checkpoint import Checkpoint
-from seamark.transforms.commit import change_of, stage_change
+from seamark.transforms.commit import change_of
 from seamark.transforms.history import PastCommit
 from seamark.transforms.replay import replay_commits
 from seamark.transforms.scope import AllKeys

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -25,7 +25,16 @@ from seamark.tables.read import (
     read_versions,
 )
 from seamark.tables.slices import OP
-from seamark.tables.stage import SMALL_RECORDS, is_small, refuse_doubled_key
+from seamark.tables.stage import (
+    SMALL_RECORDS,
+    StagedChange,
+    Target,
+    is_small,
+    refuse_doubled_key,
+    stage_frame,
+    stage_local,
+    stage_nothing,
+)
 from seamark.tables.types import spark_name
 
 
@@ -148,3 +157,14 @@ def spark_errors_explained(
             "Nothing was written.",
             hint=hint,
         ) from error
+
+
+def stage_change(source: TableSource, target: Target, change: Change) -> StagedChange:
+    """The slices of a change, staged."""
+    if isinstance(change, NoRecords):
+        return stage_nothing(target)
+    ordered = replace(target, order=change.order)
+    if isinstance(change, LocalChange):
+        return stage_local(ordered, change.records)
+    with spark_errors_explained(source):
+        return stage_frame(source.context, ordered, change.records)

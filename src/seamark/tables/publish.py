@@ -152,6 +152,10 @@ class Writing:
         self.folder = context.staging_folder(run_id)
         self.registered: list[str] = []
 
+    def folder_of(self, table: str) -> Path:
+        """Where the slices of one table are staged: those of two may be equal, and each needs its own."""
+        return self.folder / "slices" / table
+
     def adopt_slices(self, files: ChainFiles, slices: Sequence[SliceInfo]) -> None:
         """Register slices that lie in the run's folder, then move them into the table's.
 
@@ -161,7 +165,7 @@ class Writing:
         self._register(files.folder, "data", names)
         files.data.folder.mkdir(parents=True, exist_ok=True)
         for name in names:
-            os.replace(self.folder / name, files.data.path(name))
+            os.replace(self.folder_of(files.folder.name) / name, files.data.path(name))
         if names:
             sync_folder(files.data.folder)
 

@@ -13,7 +13,7 @@ from seamark.control import Lease, RunRecord, write_lease_name
 from seamark.errors import CommitConflict, LeaseHeld, SchemaChangeRefused, StagedFilesGone
 from seamark.ledger import DatasetKind, SourceState
 from seamark.ledger.chain import ChainDraft
-from seamark.tables.change import Change, LocalChange, NoRecords, spark_errors_explained
+from seamark.tables.change import Change, stage_change
 from seamark.tables.publish import (
     Planned,
     Writing,
@@ -26,7 +26,7 @@ from seamark.tables.publish import (
 )
 from seamark.tables.read import TableSource
 from seamark.tables.schema import TableSchema, check_evolution
-from seamark.tables.stage import StagedChange, Target, stage_frame, stage_local, stage_nothing
+from seamark.tables.stage import StagedChange, Target
 
 # After this many conflicts a writer reserves the table, so that a slow one is not outrun for ever by quick ones.
 CONFLICTS_BEFORE_RESERVING = 2
@@ -140,17 +140,12 @@ def _stage(source: TableSource, run: Writing, planned: Planned, change: Change) 
     target = Target(
         table=source.name,
         schema=source.schema,
-        folder=run.folder,
+        folder=run.folder_of(source.name),
         first_offset=planned.next_offset,
         commit_time=lambda: commit_time(source.context.clock, previous),
         block_rows=source.context.block_rows,
     )
-    if isinstance(change, NoRecords):
-        return stage_nothing(target)
-    if isinstance(change, LocalChange):
-        return stage_local(target, change.records)
-    with spark_errors_explained(source):
-        return stage_frame(source.context, target, change.records)
+    return stage_change(source, target, change)
 
 
 def _advances(planned: Planned, advance: Advance) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import reduce
 from typing import Protocol
@@ -19,7 +19,7 @@ from seamark.errors import ChainRuleBroken, SeamarkError, TableError
 from seamark.ledger import AddData, ChainState, DatasetKind, ExecuteTransform, ExecuteTransformInput, Op
 from seamark.ledger.chain import ChainDraft
 from seamark.tables import diff, local_diff
-from seamark.tables.change import Change, FrameChange, LocalChange, NoRecords, appended_rows, spark_errors_explained
+from seamark.tables.change import Change, FrameChange, LocalChange, NoRecords, appended_rows, stage_change
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
 from seamark.tables.publish import (
@@ -35,7 +35,7 @@ from seamark.tables.publish import (
 )
 from seamark.tables.read import TableSource, all_of
 from seamark.tables.slices import OpCounts
-from seamark.tables.stage import SMALL_RECORDS, StagedChange, Target, stage_frame, stage_local, stage_nothing
+from seamark.tables.stage import SMALL_RECORDS, StagedChange, Target
 from seamark.transforms.batches import Pin
 from seamark.transforms.checkpoint import Checkpoint, ReadAt, decode
 from seamark.transforms.definition import Definition, is_same
@@ -218,7 +218,7 @@ class Committer:
         target = Target(
             table=output.name,
             schema=output.schema,
-            folder=self._run.folder,
+            folder=self._run.folder_of(output.name),
             first_offset=plan.next_offset,
             commit_time=moment,
             block_rows=self._context.block_rows,
@@ -277,17 +277,6 @@ class Committer:
         moved = entry.offset is not None and (carried.offset is None or entry.offset > carried.offset)
         new_offset = entry.offset if moved else None
         return ExecuteTransformInput(dataset_id, carried.block_hash, entry.block_hash, carried.offset, new_offset)
-
-
-def stage_change(output: TableSource, target: Target, change: Change) -> StagedChange:
-    """The slices of a change, staged."""
-    if isinstance(change, NoRecords):
-        return stage_nothing(target)
-    ordered = replace(target, order=change.order)
-    if isinstance(change, LocalChange):
-        return stage_local(ordered, change.records)
-    with spark_errors_explained(output):
-        return stage_frame(output.context, ordered, change.records)
 
 
 def _repeats(state: ChainState, event: ExecuteTransform) -> bool:

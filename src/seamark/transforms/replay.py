@@ -16,12 +16,13 @@ from seamark.control import TableHead
 from seamark.errors import SeamarkError
 from seamark.ledger.events import ExecuteTransform
 from seamark.ledger.verify import Finding, VerifyReport
+from seamark.tables.change import stage_change
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame
 from seamark.tables.publish import writing
 from seamark.tables.read import TableSource
 from seamark.tables.stage import StagedChange, Target, stage_nothing
-from seamark.transforms.commit import change_of, stage_change
+from seamark.transforms.commit import change_of
 from seamark.transforms.compute import Results, call
 from seamark.transforms.gather import gather
 from seamark.transforms.history import PastCommit, past_commits, read_then, shape_then
