@@ -19,6 +19,7 @@ import pytest
 from sqlalchemy import URL, create_engine, make_url, text
 
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+os.environ.pop("COLUMNS", None)  # tests that run side by side are given one; what goes into a pipe has no width
 
 
 # --- time -------------------------------------------------------------------------------------------------------------

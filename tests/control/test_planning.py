@@ -193,7 +193,7 @@ def test_a_thousand_batches_of_which_two_gave_output_are_planned_from_three_bloc
             piece = None
             if number in (10, 500):
                 records = appended_rows(clicks_of(number, number))
-                piece = write_slice(run.folder, schema, records, state.next_offset, draft.system_time)
+                piece = write_slice(run.folder_of("feed"), schema, records, state.next_offset, draft.system_time)
                 run.adopt_slices(planned.files, [piece])
             taken = ExecuteTransformInput(
                 posts, hashes[number], hashes[number + 1], number - 1 if number else None, number

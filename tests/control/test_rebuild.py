@@ -32,7 +32,9 @@ def run_by_hand(store: DataStore, inputs: list[str], rows: dict[str, list], fail
     moment = commit_time(context.clock, planned.head.system_time if planned.head else None)
     records = pa.table({"op": pa.array([0] * len(rows["post_id"]), pa.int32()), **rows})
     with writing(context) as run:
-        pieces = [write_slice(run.folder, FEED, records, planned.next_offset, moment)] if records.num_rows else []
+        pieces = (
+            [write_slice(run.folder_of("feed"), FEED, records, planned.next_offset, moment)] if records.num_rows else []
+        )
         run.adopt_slices(planned.files, pieces)
         told = {"mode": "changes", "failed": [_without_step(key) for key in failed], "at": str(moment)}
         content = json.dumps(told).encode()

@@ -46,7 +46,7 @@ def commit_by_hand(table, offsets, declared):
     planned = plan_table(context, table.name)
     draft = ChainDraft(planned.state, commit_time(context.clock, planned.state.system_time))
     with writing(context) as run:
-        piece = hand_written(run.folder, table.schema, offsets, draft.system_time, declared=declared)
+        piece = hand_written(run.folder_of(table.name), table.schema, offsets, draft.system_time, declared=declared)
         run.adopt_slices(planned.files, [piece])
         add_data(draft, [piece])
         publish(context, run, RunRecord(run.run_id, "clicks", "x", 0.0), [(planned, draft)], counts=OpCounts())
@@ -126,7 +126,9 @@ def test_one_run_may_publish_several_times(clicks, clicks_of, open_store):
         for offset in (2, 3):
             planned = plan_table(context, "clicks")
             draft = ChainDraft(planned.state, commit_time(context.clock, planned.state.system_time))
-            piece = hand_written(run.folder, clicks.schema, [offset], draft.system_time, declared=(offset, offset))
+            piece = hand_written(
+                run.folder_of(clicks.name), clicks.schema, [offset], draft.system_time, declared=(offset, offset)
+            )
             run.adopt_slices(planned.files, [piece])
             add_data(draft, [piece])
             publish(context, run, RunRecord(run.run_id, "clicks", "x", 0.0), [(planned, draft)], counts=OpCounts())

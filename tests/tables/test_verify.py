@@ -227,7 +227,7 @@ def feed(dry, posts, arrow):
             if number < 2:
                 records = arrow(feed, (number * 2, "a"), (number * 2 + 1, "b"))
                 records = records.add_column(0, "op", pa.array([0, 0], pa.int32()))
-                piece = write_slice(run.folder, feed.schema, records, draft.state.next_offset, moment)
+                piece = write_slice(run.folder_of("feed"), feed.schema, records, draft.state.next_offset, moment)
                 run.adopt_slices(planned.files, [piece])
             before = parts[number - 1] if number else None
             draft.add(

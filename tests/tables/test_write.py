@@ -258,7 +258,7 @@ def test_a_conflict_names_both_heads_and_leaves_nothing_to_see(dry, dry_posts, a
     with writing(context) as run:
         moment = datetime(2030, 1, 1, tzinfo=UTC)
         records = arrow(dry_posts, (2, 200, "lost")).add_column(0, "op", pa.array([0], pa.int32()))
-        piece = write_slice(run.folder, dry_posts.schema, records, planned.next_offset, moment)
+        piece = write_slice(run.folder_of("posts"), dry_posts.schema, records, planned.next_offset, moment)
         run.adopt_slices(planned.files, [piece])
         draft = ChainDraft(planned.state, moment)
         add_data(draft, [piece])
