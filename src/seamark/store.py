@@ -18,7 +18,7 @@ from seamark.diffs.checks import resolve_diff
 from seamark.diffs.declare import DiffOptions
 from seamark.diffs.diff import Diff
 from seamark.diffs.merge import Rule
-from seamark.errors import ConfigError, StoreError, UnknownTable
+from seamark.errors import ConfigError, SeamarkError, StoreError, UnknownTable
 from seamark.ledger import DatasetKind, SetDataSchema
 from seamark.ledger.verify import OnBlock, VerifyReport, verify_chain
 from seamark.sinks.registry import SinkRegistry
@@ -232,10 +232,14 @@ class DataStore:
         )
         diff = Diff(self._context, spec, self._pipeline.makers, self.config.scheduler.wait)
         self._pipeline.include(diff)
-        for written in spec.written:
-            self.table(written.name, written.schema.arrow, list(written.schema.key) or None)
-        if sink is not None:
-            self.sink(spec.visit_log_slow.name, sink)
+        try:
+            for written in spec.written:
+                self.table(written.name, written.schema.arrow, list(written.schema.key) or None)
+            if sink is not None:
+                self.sink(spec.visit_log_slow.name, sink)
+        except SeamarkError:
+            self._pipeline.exclude(diff)
+            raise
         return diff
 
     def step(self, name: str) -> Step | Diff:
@@ -288,18 +292,10 @@ class DataStore:
         """How far each step has processed each of its inputs."""
 
         def initialise(step: str, tables: Sequence[str]) -> dict[str, float]:
-            found = self.step(step)
-            if isinstance(found, Diff):
-                raise found.keeps_its_offsets("initialised")
-            return initialise_offsets(self._context, found.spec, tables)
+            self._pipeline.inputs_to_move(step)
+            return initialise_offsets(self._context, cast("Step", self._pipeline.step(step)).spec, tables)
 
-        def inputs_to_reset(step: str) -> Sequence[str]:
-            found = self._pipeline.steps.get(step)
-            if isinstance(found, Diff):
-                raise found.keeps_its_offsets("reset")
-            return found.inputs if found else ()
-
-        return OffsetTable(self.control, self.clock, initialise, inputs_to_reset)
+        return OffsetTable(self.control, self.clock, initialise, self._pipeline.inputs_to_move)
 
     def why(self, table: str, key: Mapping[str, Any], *, most: int = 100) -> Provenance:
         """Where a row came from: its block, and through the input intervals the input records behind it.

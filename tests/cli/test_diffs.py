@@ -148,7 +148,7 @@ def test_a_diff_is_not_run_in_part_nor_begun_again(call, visits):
 
     assert (filtered.code, reset.code) == (1, 1)
     assert "diff 'visits' cannot be run with filters or a limit" in filtered.err
-    assert "the offsets of diff 'visits' cannot be reset" in reset.err
+    assert "the offsets of diff 'visits' cannot be moved by hand" in reset.err
 
 
 def test_verify_makes_the_records_again(call, visits):

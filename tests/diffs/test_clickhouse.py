@@ -18,7 +18,10 @@ LOGS = {
     "joined_costs": "VisitID long, F int, cost long",
 }
 # What a process can be killed at: in the run of the diff, and in that of its sink.
-POINTS = ["slices-staged", "blocks-staged", "committed", "sink-block-begun", "sink-block-sent", "sink-block-marked"]
+POINTS = [
+    "slices-staged", "blocks-staged", "in-transaction", "committed",
+    "sink-block-read", "sink-block-sent", "sink-block-marked", "sink-position-kept",
+]  # fmt: skip
 
 
 class Killed(BaseException):
@@ -83,8 +86,8 @@ class Site:
                 1000 * row["SlowVersion"] + row["F"],
                 row["title"],
                 row["revenue"],
-                row["_wide"]["cost"] + (row["cost"] or 0),
-                row["_wide"]["pages"],
+                row["_wide_cost"] + (row["cost"] or 0),
+                row["_wide_pages"],
             )
             for row in rows
         ]
@@ -191,6 +194,32 @@ def test_a_deleted_visit_leaves_no_row(tmp_path, spark, monkeypatch, fast_delete
     site.run()
     site.check()
     assert [row[:2] for row in site.final()] == [(1, 1003), (2, 1001)]
+
+
+def test_a_table_that_was_dropped_is_filled_again(site):
+    site.publish((1, 1))
+    site.bring("joined_visits", (1, 1, "X"))
+    site.run()
+    site.clickhouse.query("DROP TABLE visits SYNC")
+    site.sink.prepare()
+    site.fast = sm.FastSupplier(site.clickhouse.insert, "VisitID", "F")
+    site.publish((1, 1), (2, 1))
+    site.bring("joined_visits", (2, 1, "Y"))
+    site.run()
+
+    site.check()
+
+
+def test_arrays_are_empty_where_the_state_is(tmp_path, spark):
+    ds = sm.DataStore(f"sqlite:///{tmp_path / 'control.db'}", tmp_path / "warehouse", spark=spark)
+    log = ds.table("log", "VisitID long, F int, goals array<long>")
+    clickhouse = sm.ClickHouseSink(f"chdb:///{tmp_path / 'clickhouse'}", table="visits")
+    ds.diff("visits", "VisitID", "F", 1000, [log], {"goals": "append"}, sink=clickhouse)
+    log.append([{"VisitID": 1, "F": 1, "goals": [7]}, {"VisitID": 1, "F": 1, "goals": [8]}])
+    ds.run(fail_fast=True)
+
+    rows = clickhouse.query("SELECT Sign * Version AS signed, goals FROM visits ORDER BY Version")
+    assert [tuple(row.values()) for row in rows] == [(-1, []), (1001, [7, 8])]
 
 
 def interleaved(site: Site, seed: int, actions: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -121,7 +121,7 @@ def test_what_was_declared_can_be_looked_at(ds, declare):
     )
     assert diff is ds.step("visits")
     assert diff.state.schema.names == (
-        "VisitID", "y_VisitVersion", "SlowVersion", "start_time", "title", "revenue", "goals", "_wide",
+        "VisitID", "y_VisitVersion", "SlowVersion", "start_time", "title", "revenue", "goals", "_wide_url",
     )  # fmt: skip
     assert diff.visit_log_slow.schema.names == (
         "VisitID", "Sign", "SlowVersion", "y_VisitVersion", "Version", "log",

@@ -10,7 +10,7 @@ from datetime import timedelta
 import pandas as pd
 import pyarrow as pa
 
-from seamark.diffs.declare import LOG, SIGN, SLOW, VERSION, WIDE, DiffLog, DiffOptions, DiffSpec, TimeToLive
+from seamark.diffs.declare import LOG, SIGN, SLOW, VERSION, DiffLog, DiffOptions, DiffSpec, TimeToLive
 from seamark.diffs.merge import DEFAULT_RULE, NEVER_UNDONE, RULES, MergeColumn, Rule
 from seamark.errors import InvalidStep, UnknownColumn, did_you_mean
 from seamark.tables.read import TableSource
@@ -54,7 +54,7 @@ def resolve_diff(
     sources = _logs(name, tables, keys, deleted)
     set_aside = {*keys, fast_version, *([deleted] if deleted else [])}
     columns = _columns(name, sources, set_aside, dict(merge or {}))
-    wide_table = _wide(name, wide, find, keys, fast_version, columns) if wide is not None else None
+    wide_table = _wide(name, wide, find, keys, fast_version, columns, tables[0]) if wide is not None else None
     _check_names(name, [*keys, fast_version, *(c.name for c in columns)], wide_table)
     spec = DiffSpec(
         name=name,
@@ -233,6 +233,7 @@ def _wide(
     keys: Sequence[str],
     fast_version: str,
     columns: Sequence[MergeColumn],
+    first: TableSource,
 ) -> TableSource:
     wide = _source(name, given, find)
     if set(wide.schema.key) != {*keys, fast_version}:
@@ -241,6 +242,14 @@ def _wide(
             f"the wide table '{wide.name}' has the key ({', '.join(wide.schema.key) or 'none'}).",
             f"its key must be ({', '.join([*keys, fast_version])}): a row a version of the fast supplier's.",
         )
+    for name_of_key in (*keys, fast_version):
+        found, wanted = wide.schema.column(name_of_key).type, first.schema.column(name_of_key).type
+        if found != wanted:
+            raise _refused(
+                name,
+                f"column '{name_of_key}' is {spark_name(wanted)} in its logs and {spark_name(found)} in the wide table "
+                f"'{wide.name}'.",
+            )
     for column in columns:
         if column.name in wide.schema.names and wide.schema.column(column.name).type != column.type:
             raise _refused(
@@ -252,8 +261,16 @@ def _wide(
 
 
 def _check_names(name: str, ours: Sequence[str], wide: TableSource | None) -> None:
-    reserved = (SIGN, SLOW, VERSION, LOG, WIDE)
-    found = [column for column in (*ours, *(wide.schema.names if wide else ())) if column in reserved]
+    names = [*ours, *(n for n in (wide.schema.names if wide else ()) if n not in ours)]
+    alike: dict[str, str] = {}
+    for column in names:  # Spark does not tell names apart by their case
+        if column in alike.values():
+            continue
+        other = alike.setdefault(column.lower(), column)
+        if other != column:
+            raise _refused(name, f"its columns '{other}' and '{column}' differ only by case.", "rename one of them.")
+    reserved = [entry.lower() for entry in (SIGN, SLOW, VERSION, LOG)]
+    found = [column for column in names if column.lower() in reserved or column.lower().startswith("_wide_")]
     if found:
         raise _refused(
             name, f"one of its columns is called '{found[0]}', as a column of the diff itself is.", "rename the column."

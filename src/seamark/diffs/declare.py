@@ -20,7 +20,12 @@ from seamark.transforms.definition import Definition, source_and_digest
 
 T = TypeVar("T")
 
-SIGN, SLOW, VERSION, LOG, WIDE = "Sign", "SlowVersion", "Version", "log", "_wide"
+SIGN, SLOW, VERSION, LOG = "Sign", "SlowVersion", "Version", "log"
+
+
+def stored_wide(column: str) -> str:
+    """The state's column that keeps a wide column as it was when the visit's version was written."""
+    return f"_wide_{column}"
 
 
 @dataclass(frozen=True)
@@ -115,18 +120,11 @@ class DiffSpec:
         ours = (*self.key_names, self.fast_version.name)
         return tuple(column for column in self.wide.schema.columns if column.name not in ours)
 
-    def on_both_sides(self, column: str) -> MergeColumn | None:
-        """The state's column of this name, if the wide table has it too."""
-        wide = {entry.name for entry in self.wide_columns}
-        return next((entry for entry in self.columns if entry.name == column and column in wide), None)
-
     @cached_property
     def state_schema(self) -> TableSchema:
         """The state: a row a visit, with its versions, what is known of it, and the wide columns of its version."""
         own = [Column(column.name, column.type, True) for column in self.columns]
-        if self.wide_columns:
-            fields = [pa.field(column.name, column.type) for column in self.wide_columns]
-            own.append(Column(WIDE, pa.struct(fields), True))
+        own += [Column(stored_wide(column.name), column.type, True) for column in self.wide_columns]
         versions = [Column(self.fast_version.name, self.fast_version.type, False), Column(SLOW, pa.int64(), False)]
         return TableSchema((*_required(self.key), *versions, *own), self.key_names)
 
@@ -189,6 +187,11 @@ class DiffSpec:
         """All tables that a commit of it writes."""
         return (*self.outputs, *(self.intermediate if self.options.keep_intermediate else ()))
 
+    @property
+    def may_have_written(self) -> tuple[TableSource, ...]:
+        """The same with the tables that earlier commits may have written."""
+        return (*self.outputs, *self.intermediate)
+
     def explain(self, output: TableSource, error: TableError) -> SeamarkError:
         """An error about records that do not fit one of its tables, as it is: nobody's function made them."""
         return error
@@ -202,7 +205,8 @@ class DiffSpec:
         digests: dict[str, str] = {}
         for column in self.columns:
             if callable(column.rule):
-                source, digests[column.name] = _function_text(self.name, column.rule, self.version)
+                source, digest = _function_text(self.name, column.rule, self.version)
+                digests[column.name] = digest if self.version is None else self.version
                 sources.append(f"# {column.name}\n{source}")
         lines = [f" {json.dumps(name)}: {json.dumps(fact, ensure_ascii=False)}" for name, fact in facts.items()]
         text = "\n".join(["{\n" + ",\n".join(lines) + "\n}", *sources])
@@ -216,7 +220,6 @@ class DiffSpec:
             inputs=tuple((table, False, ()) for table in self.sources),
             outputs=tuple(output.name for output in self.outputs),
             keys=self.key_names,
-            version=self.version,
         )
 
     def _facts(self) -> dict[str, Any]:
@@ -226,6 +229,7 @@ class DiffSpec:
             "logs": [{"table": log.name, "deletes_by": log.deletes_by} for log in self.logs],
             "merge": {column.name: column.rule_name for column in self.columns},
             "wide": self.wide.name if self.wide else None,
+            "wide_columns": [column.name for column in self.wide_columns],
             "ttl": [self.ttl.column, self.ttl.span.total_seconds()] if self.ttl else None,
             "fast_deletes": self.fast_deletes,
         }
@@ -243,5 +247,6 @@ def _function_text(diff: str, function: Callable[..., Any], version: str | None)
         code = getattr(function, "__code__", None)
         if code is None:
             raise
-        told = repr((code.co_code, code.co_consts, code.co_names, code.co_varnames))
+        closed_over = [repr(cell.cell_contents) for cell in getattr(function, "__closure__", None) or ()]
+        told = repr((code.co_code, code.co_consts, code.co_names, code.co_varnames, closed_over))
         return f"{getattr(function, '__qualname__', 'function')}\n", hashlib.sha256(told.encode()).hexdigest()

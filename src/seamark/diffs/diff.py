@@ -109,6 +109,8 @@ class Diff:
             return StepReport(self.name)
 
         def work(run: DiffRun, situation: DiffSituation) -> None:
+            if situation.is_settled:
+                return  # another run was there first
             touched = self._failed_with_news(situation)
             run.do(situation, DiffWork("changes" if situation.has_records else _mode(situation), retried=touched))
 
@@ -120,7 +122,8 @@ class Diff:
             return StepReport(self.name)
 
         def work(run: DiffRun, situation: DiffSituation) -> None:
-            run.do(situation, DiffWork("retry", takes_news=False, retried=situation.failed))
+            if situation.failed:
+                run.do(situation, DiffWork("retry", takes_news=False, retried=situation.failed))
 
         return self._run(config or RunConfig(), "retry", work)
 
@@ -160,11 +163,11 @@ class Diff:
             hint=f"run it as a whole: `seamark run {self.name}`.",
         )
 
-    def keeps_its_offsets(self, what: str) -> InvalidStep:
-        """The error for setting its offsets by hand: records that are read again would be added to the state again."""
-        return InvalidStep(
-            f"the offsets of diff '{self.name}' cannot be {what}: its state holds what the records up to them brought. "
-            "Nothing was changed.",
+    def refuse_moved_offsets(self) -> None:
+        """Refuse to have its offsets moved by hand: a record would be added to the state twice, or never."""
+        raise InvalidStep(
+            f"the offsets of diff '{self.name}' cannot be moved by hand: its state holds what the records up to them "
+            "brought. Nothing was changed.",
             hint="declare the diff under another name to begin anew.",
         )
 

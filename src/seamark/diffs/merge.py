@@ -60,7 +60,7 @@ class MergeColumn:
             case "overwrite":
                 return F.coalesce(newer, older)
             case "sum":
-                return F.coalesce((older + newer).cast(self.spark_type), older, newer)
+                return self._where_both(older, newer, F.try_add(older, newer).try_cast(self.spark_type))
             case "min":
                 return F.least(older, newer)
             case "max":
@@ -68,8 +68,23 @@ class MergeColumn:
             case "append":
                 return F.coalesce(F.concat(older, newer), older, newer)
         function = self._function()
-        both = function(older, newer).cast(self.spark_type)
+        return self._where_both(older, newer, function(older, newer).cast(self.spark_type))
+
+    def _where_both(self, older: Column, newer: Column, both: Column) -> Column:
         return F.when(older.isNull(), newer).when(newer.isNull(), older).otherwise(both)
+
+    def overflows(self, older: Column, newer: Column, merged: Column) -> Column:
+        """Whether a sum has become too large for its column; then there is no merged value."""
+        if self.rule != "sum":
+            return F.lit(False)
+        return older.isNotNull() & newer.isNotNull() & merged.isNull()
+
+    def overflowing_records(self, value: Column, record: Record) -> Column:
+        """The aggregate that says whether a sum over a visit's records is too large for its column."""
+        if self.rule != "sum":
+            return F.lit(False)
+        some = F.count_if((record.is_news | record.is_undone) & value.isNotNull()) > 0
+        return some & self._sum(value, record).isNull()
 
     def from_records(self, value: Column, record: Record) -> Column:
         """The aggregate that makes one piece of knowledge of a visit's records, in the order that they were written."""
@@ -95,7 +110,7 @@ class MergeColumn:
     def _sum(self, value: Column, record: Record) -> Column:
         counted = F.when(record.is_news, value).when(record.is_undone, -value)
         if not pa.types.is_floating(self.type):
-            return F.sum(counted).cast(self.spark_type)
+            return F.try_sum(counted).try_cast(self.spark_type)
         # The order in which Spark adds is not fixed, and with floating point it shows.
         values = _in_order(counted, counted.isNotNull(), record.offset)
         total = F.reduce(values, F.lit(0.0).cast(self.spark_type), lambda one, other: one + other)

@@ -20,7 +20,7 @@ _WHICH, _OFFSET, _FAST, _LIFE, _LIVES = "its log", "its offset", "its fast", "it
 _DELETES, _TAKES_BACK, _IS_BAD, _IS_LATE = "it deletes", "it takes back", "it is bad", "it is late"
 _BAD_ROW = "its bad row"
 ROWS, LATE_ROWS = "its rows", "its late rows"
-NEWS, UNDONE, FAST, GONE, ENDED, BAD = "news", "undone", "fast", "gone", "ended", "bad"
+NEWS, UNDONE, FAST, GONE, ENDED, BAD, OVERFLOW = "news", "undone", "fast", "gone", "ended", "bad", "overflow"
 
 
 def fact(log: DiffLog, what: str) -> str:
@@ -135,6 +135,12 @@ def _told_by(spec: DiffSpec, log: DiffLog, *, skip_bad: bool) -> list[Column]:
         (F.lit(None).cast("string") if skip_bad else _bad(log, mine & F.col(_IS_BAD))).alias(fact(log, BAD)),
     ]
     merged = [column for column in spec.columns if log.has(column.name)]
+    too_large = [
+        F.when(column.overflowing_records(F.col(quoted(column.name)), record), F.lit(column.name))
+        for column in merged
+        if column.rule == "sum"
+    ]
+    told.append(F.coalesce(*too_large, F.lit(None).cast("string")).alias(fact(log, OVERFLOW)))
     return told + [c.from_records(F.col(quoted(c.name)), record).alias(value(log, c.name)) for c in merged]
 
 

@@ -16,7 +16,8 @@ from pyspark.sql import functions as F
 
 from seamark.diffs import news
 from seamark.diffs.declare import DiffSpec
-from seamark.diffs.fold import CHANGES, FAILED, OLDEST, RECORDS, Folding, folded_schema, level_of
+from seamark.diffs.level import Folding, level_names
+from seamark.diffs.result import CHANGES, FAILED, OLDEST, RECORDS, folded_schema
 from seamark.ledger import Op
 from seamark.tables.change import Change, FrameChange, LocalChange, NoRecords, appended_rows
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
@@ -151,10 +152,7 @@ def state_changes(spec: DiffSpec, outcome: Outcome, expiry: Expiry) -> Change:
 
 def levels_of(spec: DiffSpec, outcome: Outcome) -> Sequence[CheckedFrame]:
     """The rows of the intermediate tables: the old states, then what is known after each log, and what is new of it."""
-    names = [level_of(0)]
-    for log in spec.logs:
-        names += [level_of(log.number), level_of(log.number, new_only=True)]
-    return [_level(spec, outcome.rows, name) for name in names]
+    return [_level(spec, outcome.rows, name) for name in level_names(spec)]
 
 
 def _level(spec: DiffSpec, rows: CheckedFrame, name: str) -> CheckedFrame:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from seamark.control import FailedKey
 from seamark.diffs.declare import DiffLog, DiffSpec
-from seamark.diffs.fold import WIDE_BY_VERSION, old
+from seamark.diffs.level import WIDE_BY_VERSION, old
 from seamark.diffs.news import ENDED, FAST, fact, gather_news, records_of
 from seamark.diffs.situation import DiffSituation
 from seamark.tables.computed import computed
@@ -138,7 +138,7 @@ def _waiting_records(context: TableContext, spec: DiffSpec, reading: Reading) ->
         if upto is None or min(since) >= upto:
             continue
         first = None if min(since) < 0 else min(since)
-        of_each = keys.append_column("its after", pa.array(since, pa.int64()))
+        of_each = keys.append_column("read upto", pa.array(since, pa.int64()))
         found[log.name] = _records_of_keys(context, spec, log, (first, upto), of_each)
     return found
 
@@ -146,11 +146,11 @@ def _waiting_records(context: TableContext, spec: DiffSpec, reading: Reading) ->
 def _records_of_keys(
     context: TableContext, spec: DiffSpec, log: DiffLog, interval: Interval, keys: pa.Table
 ) -> pa.Table:
-    renamed = keys.rename_columns([f"its {name}" if name != "its after" else name for name in keys.column_names])
+    renamed = keys.rename_columns([f"its {name}" if name != "read upto" else name for name in keys.column_names])
     wanted = F.broadcast(context.session().createDataFrame(renamed))
     records = read_changes(log.source, after=interval[0], upto=interval[1])
     same = [records[quoted(name)].eqNullSafe(wanted[quoted(f"its {name}")]) for name in spec.key_names]
-    chosen = records.join(wanted, all_of([*same, records["offset"] > wanted["its after"]]), "left_semi")
+    chosen = records.join(wanted, all_of([*same, records["offset"] > wanted["read upto"]]), "left_semi")
     names = ["offset", "op", *[quoted(name) for name in log.source.schema.names]]
     return chosen.select(*names).toArrow().cast(_record_schema(log.source))
 

@@ -25,14 +25,15 @@ from seamark.transforms.scope import AllKeys
 
 def replay_diff(context: TableContext, spec: DiffSpec, table: str, head: TableHead) -> VerifyReport:
     """Make the commits of one of a diff's tables again, oldest first, until one gives other records than it wrote."""
-    output = next(entry for entry in spec.written if entry.name == table)
+    output = next(entry for entry in spec.may_have_written if entry.name == table)
 
     def again(commit: PastCommit, target: Target, stack: ExitStack) -> StagedChange | None:
         definition, checkpoint = commit.definition, commit.checkpoint
         if definition is None or checkpoint is None or definition.counts != spec.definition.counts:
             return None
         reading, expiry = _reading(spec, checkpoint), _expiry(context, spec, checkpoint)
-        outcome = fold_all(context, spec, reading, expiry, bool(checkpoint.details["skip_bad"]), stack)
+        skip_bad, levels = bool(checkpoint.details["skip_bad"]), output not in spec.outputs
+        outcome = fold_all(context, spec, reading, expiry, skip_bad, stack, keep_levels=levels)
         return stage_change(output, target, _change(spec, output, outcome, expiry, commit.last_before))
 
     return replay_commits(context, output, head, again)

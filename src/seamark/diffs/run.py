@@ -13,12 +13,14 @@ from typing import Any
 from seamark.control import FailedKey
 from seamark.diffs.declare import DiffSpec
 from seamark.diffs.expire import Expiry
-from seamark.diffs.fold import Folding, fold_visits, folded_schema
+from seamark.diffs.fold import fold_visits
+from seamark.diffs.level import Folding
 from seamark.diffs.outcome import Outcome, levels_of, records_of, state_changes
 from seamark.diffs.reading import Reading, visits_of
+from seamark.diffs.result import folded_schema
 from seamark.diffs.situation import DiffSituation
 from seamark.errors import CommitConflict, TooManyFailures, VisitFailed
-from seamark.tables.change import Change
+from seamark.tables.change import Change, spark_errors_explained
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
 from seamark.tables.frames import SparkFrame
@@ -71,7 +73,8 @@ class DiffRun:
         with ExitStack() as stack:
             reading = Reading.of(situation, work.retried, takes_news=work.takes_news)
             expiry = Expiry.due(self._context, self._spec, situation)
-            outcome = fold_all(self._context, self._spec, reading, expiry, work.skip_bad, stack)
+            kept = self._spec.options.keep_intermediate
+            outcome = fold_all(self._context, self._spec, reading, expiry, work.skip_bad, stack, keep_levels=kept)
             failed = self._failures(situation, work, outcome)
             self._commit(situation, work, reading, expiry, outcome, failed)
         for observe in batch_observers:
@@ -226,14 +229,18 @@ def fold_all(
     expiry: Expiry,
     skip_bad: bool,
     stack: ExitStack,
+    *,
+    keep_levels: bool,
 ) -> Outcome:
     """What a run makes of the records that it reads, computed once. Without records there is nothing to compute."""
-    how = Folding(expiry.horizon, spec.options.keep_intermediate)
+    how = Folding(expiry.horizon, keep_levels)
     if reading.is_empty:
         return Outcome.nothing(spec, how)
     visits = visits_of(context, spec, reading, expiry.horizon, skip_bad, stack)
     folded = fold_visits(spec, visits, how)
-    return Outcome(spec, how, stack.enter_context(computed(context, SparkFrame(folded), folded_schema(spec, how))))
+    with spark_errors_explained(spec.state, "folded the logs", "a merge function may be the cause; it is below."):
+        rows = stack.enter_context(computed(context, SparkFrame(folded), folded_schema(spec, how)))
+    return Outcome(spec, how, rows)
 
 
 def _on(expected: int | None, table: TableSource, make: Callable[[], Change]) -> MakeChange:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+import pyarrow as pa
+
 from seamark.control import FailedKey, TableHead
 from seamark.diffs.declare import DiffSpec
 from seamark.errors import DefinitionChanged, InvalidStep
@@ -72,7 +74,12 @@ class DiffSituation:
     @property
     def expires(self) -> bool:
         """Whether visits are in the state that are too old for it."""
-        return self.horizon is not None and self.oldest is not None and self.oldest < self.horizon
+        if self.horizon is None or self.oldest is None or self.spec.ttl is None:
+            return False
+        kind = next(column.type for column in self.spec.columns if column.name == self.spec.ttl.column)
+        if pa.types.is_date(kind):  # days are compared as days: today's midnight is not before this morning
+            return self.oldest.date() < self.horizon.date()
+        return self.oldest < self.horizon
 
     @property
     def is_settled(self) -> bool:

@@ -52,6 +52,7 @@ class FastSupplier:
 
     def _write(self, records: Sequence[dict[str, Any]]) -> list[int]:
         if records:
-            table = pa.Table.from_pylist(list(records))
+            names = dict.fromkeys(name for record in records for name in record)
+            table = pa.table({name: [record.get(name) for record in records] for name in names})
             self._insert(table.set_column(table.column_names.index(SIGN), SIGN, table.column(SIGN).cast(pa.int8())))
         return [record[SIGN] * record[VERSION] for record in records]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from seamark.control import BaseVersion, Control, FailedKey, Position, Restored, TableHead, meanwhile_moved
@@ -60,7 +61,7 @@ def rebuild_control(control: Control, warehouse: Path) -> RebuildReport:
     names = {chain.head.dataset_id: chain for chain in chains}
     positions = [position for chain in chains for position in chain.positions(names)]
     newest = {(p.step, p.input_table): p for p in sorted(positions, key=lambda p: p.block_sequence or -1)}
-    failed = {(k.step, k.key): k for chain in chains for k in chain.failed_keys()}
+    failed = {(k.step, k.key): k for chain in _newest_of_each_step(chains) for k in chain.failed_keys()}
     restored = [chain.restored() for chain in chains]
 
     def check() -> None:
@@ -70,6 +71,15 @@ def rebuild_control(control: Control, warehouse: Path) -> RebuildReport:
 
     control.restore(restored, list(newest.values()), list(failed.values()), heads_before=heads, check=check)
     return RebuildReport(len(restored), sum(len(r.blocks) for r in restored), len(newest), len(failed))
+
+
+def _newest_of_each_step(chains: Sequence[_Chain]) -> list[_Chain]:
+    """The chains that a step wrote last: one that it has not written since then tells of keys that are cured."""
+    newest: dict[str | None, datetime] = {}
+    for chain in chains:
+        step, moment = chain.step(), chain.head.system_time
+        newest[step] = max(moment, newest.get(step, moment))
+    return [chain for chain in chains if chain.head.system_time == newest[chain.step()]]
 
 
 def _refuse_live_runs(control: Control) -> None:
@@ -152,7 +162,7 @@ class _Chain:
 
     def positions(self, inputs: dict[str, _Chain]) -> Iterator[Position]:
         """How far the step that writes this table has come, from its last ExecuteTransform."""
-        event, step = self._last_transform(), self._step()
+        event, step = self._last_transform(), self.step()
         if event is None or step is None:
             return
         for slice_ in event.query_inputs:
@@ -171,7 +181,7 @@ class _Chain:
 
     def failed_keys(self) -> Iterator[FailedKey]:
         """The failed keys that stand, from the last checkpoint."""
-        event, step = self._last_transform(), self._step()
+        event, step = self._last_transform(), self.step()
         if event is None or step is None or event.new_checkpoint is None:
             return
         checkpoint = json.loads(self.files.checkpoints.read(event.new_checkpoint.physical_hash))
@@ -187,7 +197,7 @@ class _Chain:
         event = self.files.block(name).event if name else None
         return event if isinstance(event, ExecuteTransform) else None
 
-    def _step(self) -> str | None:
+    def step(self) -> str | None:
         """The name of the step that writes this table."""
         name = self.head.transform_block
         return step_of(self.files.block(name).event) if name else None

@@ -75,6 +75,11 @@ class Maker(Protocol):
         """All tables that a commit of it writes, the outputs first."""
         ...
 
+    @property
+    def may_have_written(self) -> tuple[TableSource, ...]:
+        """The same with the tables that earlier commits may have written."""
+        ...
+
     def explain(self, output: TableSource, error: TableError) -> SeamarkError:
         """The error as a person should meet it, when what was computed does not fit an output."""
         ...

@@ -38,7 +38,8 @@ class OffsetTable:
 
     A position is a record: `get_record_offsets` tells it exactly. As a time, in seconds since 1970, it is the system
     time of the commit that the record came with. `initialise` sets the first offsets of a step from what it is known to
-    have processed, and gives the times that it set.
+    have processed, and gives the times that it set. `inputs_of` gives the inputs of a step, or refuses one whose
+    offsets may not be moved by hand.
     """
 
     def __init__(
@@ -66,6 +67,8 @@ class OffsetTable:
 
         A time stands for the last record of the newest commit before it; a commit at exactly that time is read again.
         """
+        for step, _ in offsets:
+            self._inputs_of(step)  # refuses a step that must read every record
         self._offsets.raise_to(offsets)
 
     def reset_offset(self, step: str, table: str | None = None) -> None:

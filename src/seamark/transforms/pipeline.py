@@ -85,6 +85,10 @@ class AnyStep(Protocol):
         """What a run would do now."""
         ...
 
+    def refuse_moved_offsets(self) -> None:
+        """Refuse to have its offsets moved by hand, if that would make its tables wrong."""
+        ...
+
     def replay(self, table: str, head: TableHead) -> VerifyReport:
         """What differs when the commits of one of its tables are computed again."""
         ...
@@ -114,15 +118,29 @@ class Pipeline:
         self.steps[step.name] = step
         self._context.makers.update({output.name: step.name for output in step.spec.written})
 
+    def exclude(self, step: AnyStep) -> None:
+        """Forget a step that was taken in, because something else about it was refused."""
+        del self.steps[step.name]
+        for output in step.spec.written:
+            self._context.makers.pop(output.name, None)
+
     def step(self, name: str) -> AnyStep:
         """The step of this name."""
         if name not in self.steps:
             raise UnknownStep(name, list(self.steps))
         return self.steps[name]
 
+    def inputs_to_move(self, name: str) -> tuple[str, ...]:
+        """The inputs of a step whose offsets may be moved by hand, or its refusal; none if there is no such step."""
+        step = self.steps.get(name)
+        if step is None:
+            return ()
+        step.refuse_moved_offsets()
+        return step.inputs
+
     def makers(self) -> dict[str, Maker]:
         """The step that writes each derived table."""
-        return {output.name: step.spec for step in self.steps.values() for output in step.spec.written}
+        return {output.name: step.spec for step in self.steps.values() for output in step.spec.may_have_written}
 
     def maker_of(self, table: str) -> AnyStep | None:
         """The step that writes a table, or None."""
@@ -136,7 +154,7 @@ class Pipeline:
                 f"there is a step '{spec.name}' already: {standing!r}. The second one was not added.",
                 hint='give it another name with name="…".',
             )
-        for output in spec.written:
+        for output in spec.may_have_written:
             maker = self.makers().get(output.name)
             if maker is not None:
                 raise InvalidStep(

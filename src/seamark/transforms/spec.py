@@ -52,6 +52,11 @@ class StepSpec:
         """The tables that it is there for."""
         return self.shape.outputs
 
+    @property
+    def may_have_written(self) -> tuple[TableSource, ...]:
+        """All tables that commits of it may have written."""
+        return self.written
+
     def explain(self, output: TableSource, error: TableError) -> SeamarkError:
         """An error about rows that do not fit an output, as one that names the step."""
         return bad_output(self.shape, output, error)

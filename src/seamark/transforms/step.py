@@ -162,6 +162,9 @@ class Step:
         policy = self.spec.options.on_change
         return decided(situation, "keep" if policy == "ask" else policy)
 
+    def refuse_moved_offsets(self) -> None:
+        """Nothing: a step computes rows anew from its inputs, however often a record leads it there."""
+
     def replay(self, table: str, head: TableHead) -> VerifyReport:
         """What differs when the commits of one of its tables are computed again."""
         return replay_table(self._context, self.spec, table, head)

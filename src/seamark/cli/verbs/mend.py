@@ -36,7 +36,11 @@ def retry(
     call: Call,
     step: StepName,
     give_up: Annotated[
-        bool, typer.Option("--give-up", help="Forget them instead: they are tried again only when their data changes.")
+        bool,
+        typer.Option(
+            "--give-up",
+            help="Forget them instead: they are tried again only when their data changes. Of a diff: leave out what is bad.",
+        ),
     ] = False,
 ) -> None:
     """Compute the failed keys of a step now, whether they are due or not.

@@ -17,7 +17,7 @@ from seamark.sinks.clickhouse.server import open_server
 from seamark.sinks.clickhouse.target import ClickHouseTarget
 from seamark.sinks.clickhouse.types import quoted, text
 from seamark.sinks.clickhouse.url import Folder, parse_url
-from seamark.sinks.layout import Layout
+from seamark.sinks.layout import Layout, Shape
 from seamark.sinks.target import Carried
 from seamark.tables.schema import TableSchema
 
@@ -127,10 +127,10 @@ class ClickHouseSink:
     def open(self, carried: Carried) -> Iterator[ClickHouseTarget]:
         """The target, made ready to take blocks."""
         who = f"sink '{carried.sink}'"
+        # The empty state of a diff has no arrays: they are empty there, whatever is said of other tables.
+        nulls = "empty" if carried.layout.shape is Shape.DIFF else self.nulls
         with self._connection(who) as connection:
-            target = ClickHouseTarget(
-                connection, self._place.database, self.table, carried, who, self.where, self.nulls
-            )
+            target = ClickHouseTarget(connection, self._place.database, self.table, carried, who, self.where, nulls)
             target.prepare(create=self.create)
             yield target
 

@@ -90,6 +90,10 @@ class ClickHouseTarget:
                 f"{self._who}: {self._where} is not there. Nothing was sent.",
                 hint=f"create=True makes it; or make it: {create_table(self._table, self._carried)}",
             )
+        # That nothing was sent is written down first: a marker of an earlier table must not be believed of this one.
+        self._connection.execute(f"CREATE TABLE IF NOT EXISTS {self._markers} {_MARKERS}")
+        self.marker()
+        self.mark(None, None)
         self._connection.execute(create_table(self._table, self._carried))
         self._is_new = True
         made = self._standing()

@@ -1,0 +1,88 @@
+"""What is known of a visit while its logs are folded: which column holds what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from seamark.diffs.blocks import Fast, Side, State
+from seamark.diffs.declare import SLOW, DiffLog, DiffSpec, stored_wide
+from seamark.tables.frames import quoted
+from seamark.tables.types import spark_name
+
+# A column's name holds no space, so these are nobody's.
+WIDE_BY_VERSION = "its wide"
+AT_SLOW, AT_FAST, AT_WIDE = "at S", "at F", "at wide"
+LINES, IS_GONE, COUNTS, MISSING, UNTOLD = "lines", "is gone", "it counts", "missing wide", "untold version"
+TOO_LARGE = "too large"
+
+
+@dataclass(frozen=True)
+class Folding:
+    """How a fold is done: from which horizon on visits stay, and whether to keep what is known after each log."""
+
+    horizon: datetime | None = None
+    keep_levels: bool = False
+
+
+def old(column: str) -> str:
+    """The column of what stood in the state before."""
+    return f"old {column}"
+
+
+def level_names(spec: DiffSpec) -> list[str]:
+    """The columns of all levels, in the order of the tables that keep them."""
+    names = [level_of(0)]
+    for log in spec.logs:
+        names += [level_of(log.number), level_of(log.number, new_only=True)]
+    return names
+
+
+def level_of(number: int, *, new_only: bool = False) -> str:
+    """The column of what is known after a log, as a row of the state; 0 is what stood before all of them."""
+    return f"level {number}" + (" new" if new_only else "")
+
+
+def states_by(spec: DiffSpec, name: Callable[[str], str]) -> State:
+    """The state's columns, from columns that are named by them."""
+    return {column.name: F.col(quoted(name(column.name))) for column in spec.columns}
+
+
+def state_name(column: str) -> str:
+    """The column of what is known now of one of the state's."""
+    return f"state {column}"
+
+
+def known_side(spec: DiffSpec) -> Side:
+    """What is known of a visit now."""
+    wide = F.col(quoted(AT_WIDE)) if spec.wide_columns else None
+    return Side(F.col(quoted(AT_SLOW)), Fast(F.col(quoted(AT_FAST)), wide), states_by(spec, state_name))
+
+
+def kept_wide(spec: DiffSpec) -> Column:
+    """The wide columns of the version that stood in the state, as they were when it was written."""
+    return F.struct(*[F.col(quoted(old(stored_wide(c.name)))).alias(c.name) for c in spec.wide_columns])
+
+
+def state_row(spec: DiffSpec, side: Side) -> list[Column]:
+    """What is known of a visit, as a row of the state."""
+    row = [F.col(quoted(name)) for name in spec.key_names]
+    row.append(side.fast.version.cast(spark_name(spec.fast_version.type)).alias(spec.fast_version.name))
+    row.append(side.slow.alias(SLOW))
+    row += [side.state[column.name].alias(column.name) for column in spec.columns]
+    wide = side.fast.wide
+    return row + [wide[c.name].alias(stored_wide(c.name)) for c in spec.wide_columns if wide is not None]
+
+
+def column_names(spec: DiffSpec) -> list[str]:
+    """The names of the state's columns."""
+    return [column.name for column in spec.columns]
+
+
+def lines_name(log: DiffLog, what: str) -> str:
+    """The column of the records that a log leads to, by its deletes or by its news."""
+    return f"{LINES} {log.number} {what}"
