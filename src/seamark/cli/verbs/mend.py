@@ -39,7 +39,7 @@ def retry(
         bool,
         typer.Option(
             "--give-up",
-            help="Forget them instead: they are tried again only when their data changes. Of a diff: leave out what is bad.",
+            help="Forget them instead: they are tried again when their data changes. A diff leaves out what is bad.",
         ),
     ] = False,
 ) -> None:
