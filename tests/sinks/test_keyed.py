@@ -62,6 +62,19 @@ def local_users(ds, folder_url, arrow) -> Users:
     return Users(ds, folder_url, arrow)
 
 
+@pytest.mark.parametrize(
+    "how", ["TRUNCATE TABLE users", "ALTER TABLE users DELETE WHERE 1 SETTINGS mutations_sync = 2"]
+)
+def test_a_target_that_somebody_emptied_is_filled_again(local_users, how):
+    local_users.table.upsert(local_users.arrow(local_users.table, (1, "a"), (2, "b")))
+    local_users.send()
+    local_users.target.query(f"{how} users" + (" DELETE WHERE 1 SETTINGS mutations_sync = 2" if "ALTER" in how else ""))
+    local_users.table.upsert(local_users.arrow(local_users.table, (3, "c")))
+    local_users.send()
+
+    assert local_users.copy() == {1: "a", 2: "b", 3: "c"}
+
+
 @pytest.mark.scenario("F40")
 def test_final_equals_the_rows_after_every_step_of_a_history(users):
     for change in (

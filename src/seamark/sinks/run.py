@@ -105,10 +105,12 @@ class Sink:
             self._keep(lease, report, head.sequence)  # blocks without data: the target need not know
             return
         with self.outlet.open(self._carried(head)) as target:
-            start = decide_start(self._known(target, position), self._hash_at)
+            known = self._known(target, position)
+            start = decide_start(known, self._hash_at)
             if start.anew:
                 self._begin_anew(lease, report, target)
-            self._send_all(lease, report, target, head, start, on_block)
+            emptied = known.is_empty and not known.is_new
+            self._send_all(lease, report, target, head, start, on_block, emptied=emptied)
         self._keep(lease, report, head.sequence)
 
     def _carried(self, head: TableHead) -> Carried:
@@ -139,8 +141,17 @@ class Sink:
         target.mark(None, None)
 
     def _send_all(
-        self, lease: Lease, report: SinkReport, target: Target, head: TableHead, start: Start, on_block: OnSent
+        self,
+        lease: Lease,
+        report: SinkReport,
+        target: Target,
+        head: TableHead,
+        start: Start,
+        on_block: OnSent,
+        *,
+        emptied: bool,
     ) -> None:
+        """Send the blocks that are left. A table that somebody emptied may still know the tokens of what it had."""
         blocks = self._blocks_after(start.after, head)
         if blocks and start.begun != Place.of(blocks[0]):  # else the older mark counts: it knows when the sending began
             target.mark(None if start.after is None else self._place_at(start.after), Place.of(blocks[0]))
@@ -148,7 +159,7 @@ class Sink:
         for number, block in enumerate(blocks, 1):
             assert block.slice_hash is not None, "a block with offsets has a slice"
             faults.reached("sink-block-read")
-            target.send(block, data.path(block.slice_hash), in_doubt=start.begun == Place.of(block))
+            target.send(block, data.path(block.slice_hash), in_doubt=emptied or start.begun == Place.of(block))
             faults.reached("sink-block-sent")
             # The next block is named before it is sent: if its insert is the last to get through, the next run knows
             # which block to ask about.
