@@ -208,12 +208,15 @@ class DataStore:
         deleted: str | None = None,
         fast_deletes: bool = False,
         version: str | None = None,
-        **options: Any,
+        keep_intermediate: bool = False,
+        fail_fast: bool = False,
+        max_failed_keys: int = 1_000,
+        on_change: str = "ask",
     ) -> Diff:
         """Add a diff: what a slow supplier writes to correct the versions that a fast one has written.
 
         `logs` bring news of visits, `merge` says by column how an older and a newer value become one; a column without
-        a rule is overwritten by what is not NULL. The other options are those of `DiffOptions`.
+        a rule is overwritten by what is not NULL. docs/diffs.md tells what the others do.
         """
         spec = resolve_diff(
             self._known_table,
@@ -228,7 +231,7 @@ class DataStore:
             deleted=deleted,
             fast_deletes=fast_deletes,
             version=version,
-            options=DiffOptions(**options),
+            options=DiffOptions(keep_intermediate, fail_fast, max_failed_keys, on_change),
         )
         diff = Diff(self._context, spec, self._pipeline.makers, self.config.scheduler.wait)
         self._pipeline.include(diff)

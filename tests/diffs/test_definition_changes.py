@@ -47,6 +47,25 @@ def test_without_new_records_keeping_is_a_run_of_its_own(make_visits):
     assert not visits.run().did_something
 
 
+def test_a_rule_without_source_of_its_own_is_known_again_in_another_process(make_visits):
+    rules = {}
+    for place in ("here", "there"):  # each time another function object, as in another process
+        exec(  # a function that has no source, with one inside it and a helper that it closes over
+            "def make(add, helper):\n"
+            "    return lambda older, newer: helper(F.concat(older, F.lit(add)), (lambda c: F.upper(c))(newer))",
+            scope := {"F": F},
+        )
+        rules[place] = scope["make"]
+    helpers = [lambda one, other: F.concat(one, other) for _ in range(2)]
+
+    def digest(rule):
+        return make_visits(merge={"title": rule}).diff.spec.definition.digest
+
+    here, there = rules["here"]("+", helpers[0]), rules["there"]("+", helpers[1])
+    assert digest(here) == digest(there)
+    assert digest(here) != digest(rules["there"]("-", helpers[1]))
+
+
 def test_a_changed_function_is_another_definition(make_visits):
     def longer(older, newer):
         return F.when(F.length(newer) > F.length(older), newer).otherwise(older)

@@ -7,7 +7,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from decimal import Decimal
 from functools import cached_property
+from types import CodeType, FunctionType
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -16,7 +18,7 @@ from seamark.diffs.merge import MergeColumn
 from seamark.errors import InvalidStep, SeamarkError, TableError
 from seamark.tables.read import TableSource
 from seamark.tables.schema import Column, TableSchema
-from seamark.transforms.definition import Definition, source_and_digest
+from seamark.transforms.definition import Definition, closure_of, source_and_digest
 
 T = TypeVar("T")
 
@@ -244,9 +246,18 @@ def _function_text(diff: str, function: Callable[..., Any], version: str | None)
     try:
         return source_and_digest(diff, function, version)
     except InvalidStep:
-        code = getattr(function, "__code__", None)
-        if code is None:
+        if not isinstance(function, FunctionType):
             raise
-        closed_over = [repr(cell.cell_contents) for cell in getattr(function, "__closure__", None) or ()]
-        told = repr((code.co_code, code.co_consts, code.co_names, code.co_varnames, closed_over))
-        return f"{getattr(function, '__qualname__', 'function')}\n", hashlib.sha256(told.encode()).hexdigest()
+        told = repr((_code_facts(function.__code__), [repr(v) for v in closure_of(function).values() if _is_plain(v)]))
+        return f"{function.__qualname__}\n", hashlib.sha256(told.encode()).hexdigest()
+
+
+def _code_facts(code: CodeType) -> tuple[object, ...]:
+    """What a piece of code does, the same in every process: no addresses, and what stands inside it likewise."""
+    inner = [_code_facts(const) if isinstance(const, CodeType) else repr(const) for const in code.co_consts]
+    return (code.co_code, inner, code.co_names, code.co_varnames, code.co_freevars)
+
+
+def _is_plain(value: object) -> bool:
+    """Whether a value shows itself the same way in every process, as a function or a module does not."""
+    return value is None or isinstance(value, str | bytes | int | float | bool | Decimal)

@@ -31,13 +31,9 @@ from seamark.transforms.failures import failure_frame
 from seamark.transforms.fetch import read_interval
 from seamark.transforms.keys import comparable, key_texts, keys_of
 from seamark.transforms.report import StepPlan, StepReport
-from seamark.transforms.run import OnBatch
+from seamark.transforms.run import OnBatch, silent
 from seamark.transforms.situation import Known
 from seamark.transforms.step import changed_keys_of
-
-
-def _silent(_report: StepReport, _left: int) -> None:
-    pass
 
 
 class Diff:
@@ -97,7 +93,7 @@ class Diff:
     # --- running ------------------------------------------------------------------------------------------------------
 
     def run_full(
-        self, config: RunConfig | None = None, *, known: Known | None = None, on_batch: OnBatch = _silent
+        self, config: RunConfig | None = None, *, known: Known | None = None, on_batch: OnBatch = silent
     ) -> StepReport:
         """Take what waits in the logs, in one commit, and report what was done.
 
@@ -182,7 +178,7 @@ class Diff:
         config: RunConfig,
         what: str,
         work: Callable[[DiffRun, DiffSituation], None],
-        on_batch: OnBatch = _silent,
+        on_batch: OnBatch = silent,
     ) -> StepReport:
         """Pin the inputs, do some work under the diff's lease, and report it."""
         fail_fast = self.spec.options.fail_fast if config.fail_fast is None else config.fail_fast

@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
-from seamark.control import FailedKey
+from seamark.control import FailedKey, RunRecord
 from seamark.diffs.declare import DiffSpec
 from seamark.diffs.expire import Expiry
 from seamark.diffs.fold import fold_visits
@@ -38,7 +37,7 @@ from seamark.transforms.commit import (
     least_watermark,
     position_at,
 )
-from seamark.transforms.failures import pause_after
+from seamark.transforms.failures import failed_once_more
 from seamark.transforms.observe import batch_observers
 from seamark.transforms.scope import AllKeys
 
@@ -109,17 +108,8 @@ class DiffRun:
         recorded = {}
         for key, text in failures:
             known = standing.get(key)
-            attempts = known.attempts + 1 if known else 1
-            pause = pause_after(attempts)
-            recorded[key] = FailedKey(
-                step=self._spec.name,
-                key=key,
-                process_ts=now,
-                error=text,
-                attempts=attempts,
-                retry_after=now + pause if pause else None,
-                read_at=known.read_at if known else unread,
-            )
+            read_at = known.read_at if known else unread
+            recorded[key] = failed_once_more(self._spec.name, key, text, known, now, read_at)
         return recorded
 
     # --- committing ---------------------------------------------------------------------------------------------------
@@ -152,7 +142,7 @@ class DiffRun:
             watermark=least_watermark(context, situation.log_pins) if work.takes_news else None,
         )
 
-        def record(counts: OpCounts) -> Any:
+        def record(counts: OpCounts) -> RunRecord:
             written = report.rows_out + counts.appended + counts.corrected + counts.retracted
             rows_in = report.rows_in + reading.records
             return self._attempt.record(context, mode=work.mode, rows_in=rows_in, rows_out=written)
@@ -238,7 +228,11 @@ def fold_all(
         return Outcome.nothing(spec, how)
     visits = visits_of(context, spec, reading, expiry.horizon, skip_bad, stack)
     folded = fold_visits(spec, visits, how)
-    with spark_errors_explained(spec.state, "folded the logs", "a merge function may be the cause; it is below."):
+    with spark_errors_explained(
+        spec.state,
+        "folded the logs",
+        "the cause is below; a function in `merge` may have failed.",
+    ):
         rows = stack.enter_context(computed(context, SparkFrame(folded), folded_schema(spec, how)))
     return Outcome(spec, how, rows)
 

@@ -201,7 +201,7 @@ def _tree(function: FunctionType) -> ast.AST:
 
 
 def _called(function: FunctionType, tree: ast.AST) -> Iterator[FunctionType]:
-    known = {**function.__globals__, **_closure(function)}
+    known = {**function.__globals__, **closure_of(function)}
     for node in ast.walk(tree):
         found: object = None
         if isinstance(node, ast.Name):
@@ -216,7 +216,8 @@ def _called(function: FunctionType, tree: ast.AST) -> Iterator[FunctionType]:
             yield plain
 
 
-def _closure(function: FunctionType) -> dict[str, object]:
+def closure_of(function: FunctionType) -> dict[str, object]:
+    """What a function has closed over, by name."""
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     found = {}
     for name, cell in cells:

@@ -29,18 +29,25 @@ def failed_again(
     recorded = {}
     for keys, error in failed:
         for text in key_texts(keys) if keys.column_names else ["{}"]:
-            attempts = standing[text].attempts + 1 if text in standing else 1
-            pause = pause_after(attempts)
-            recorded[text] = FailedKey(
-                step=step,
-                key=text,
-                process_ts=now,
-                error=error,
-                attempts=attempts,
-                retry_after=now + pause if pause else None,
-                read_at=read_at,
-            )
+            recorded[text] = failed_once_more(step, text, error, standing.get(text), now, read_at)
     return recorded
+
+
+def failed_once_more(
+    step: str, text: str, error: str, known: FailedKey | None, now: float, read_at: str | None
+) -> FailedKey:
+    """A key that failed as it is recorded; it waits the longer, the oftener it has failed."""
+    attempts = known.attempts + 1 if known else 1
+    pause = pause_after(attempts)
+    return FailedKey(
+        step=step,
+        key=text,
+        process_ts=now,
+        error=error,
+        attempts=attempts,
+        retry_after=now + pause if pause else None,
+        read_at=read_at,
+    )
 
 
 def failure_frame(failed: Sequence[FailedKey], columns: Sequence[str], types: KeyTypes) -> pd.DataFrame:

@@ -19,16 +19,12 @@ from seamark.transforms.changelist import ChangeList
 from seamark.transforms.commit import Maker
 from seamark.transforms.declare import BatchTransform, RunConfig
 from seamark.transforms.report import RunReport, StepPlan, StepReport
-from seamark.transforms.run import OnBatch
+from seamark.transforms.run import OnBatch, silent
 from seamark.transforms.situation import Known, refuse_written_by_hand
 from seamark.transforms.spec import FindTable, resolve
 from seamark.transforms.step import Step
 
 log = logging.getLogger("seamark.run")
-
-
-def _silent(_report: StepReport, _left: int) -> None:
-    pass
 
 
 class AnyStep(Protocol):
@@ -60,7 +56,7 @@ class AnyStep(Protocol):
         ...
 
     def run_full(
-        self, config: RunConfig | None = None, *, known: Known | None = None, on_batch: OnBatch = _silent
+        self, config: RunConfig | None = None, *, known: Known | None = None, on_batch: OnBatch = silent
     ) -> StepReport:
         """Bring its outputs up to its inputs."""
         ...
@@ -207,7 +203,7 @@ class Pipeline:
 
     # --- running ------------------------------------------------------------------------------------------------------
 
-    def run(self, names: Sequence[str], config: RunConfig, on_batch: OnBatch = _silent) -> RunReport:
+    def run(self, names: Sequence[str], config: RunConfig, on_batch: OnBatch = silent) -> RunReport:
         """Run steps in order, each once. Trouble of a step stands in its report, and the others go on."""
         steps, begun = self.in_order(names), time.monotonic()
         known: Known | None = Known.of(self._context)

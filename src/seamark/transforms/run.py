@@ -81,6 +81,10 @@ OnBatch = Callable[[StepReport, int], None]
 """Told after each batch: the report so far, and how many batches are known to follow."""
 
 
+def silent(_report: StepReport, _left: int) -> None:
+    """Nobody is told."""
+
+
 class StepRun:
     """A run of a step that holds its lease and has pinned its inputs."""
 

@@ -23,7 +23,7 @@ from seamark.transforms.partial import by_processed_keys, changed_idx, changed_i
 from seamark.transforms.planning import plan_step
 from seamark.transforms.replay import replay_table
 from seamark.transforms.report import StepPlan, StepReport
-from seamark.transforms.run import OnBatch, StepRun, Work
+from seamark.transforms.run import OnBatch, StepRun, Work, silent
 from seamark.transforms.scope import no_keys
 from seamark.transforms.situation import Known, Situation, decide, decided, look, watermark_to_come
 from seamark.transforms.spec import StepSpec
@@ -31,10 +31,6 @@ from seamark.transforms.ways import by_changes, by_columns, covers_pins, through
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-def _silent(_report: StepReport, _left: int) -> None:
-    pass
 
 
 class Step:
@@ -73,7 +69,7 @@ class Step:
     # --- running ------------------------------------------------------------------------------------------------------
 
     def run_full(
-        self, config: RunConfig | None = None, *, known: Known | None = None, on_batch: OnBatch = _silent
+        self, config: RunConfig | None = None, *, known: Known | None = None, on_batch: OnBatch = silent
     ) -> StepReport:
         """Bring the outputs up to the inputs, or as much of that as `config` allows, and report what was done.
 
@@ -220,7 +216,7 @@ class Step:
         return decided(situation, config.on_change or self.spec.options.on_change)
 
     def _run(
-        self, config: RunConfig, what: str, work: Callable[[StepRun], None], on_batch: OnBatch = _silent
+        self, config: RunConfig, what: str, work: Callable[[StepRun], None], on_batch: OnBatch = silent
     ) -> StepReport:
         """Do some work under the step's lease, and report it."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -37,13 +36,6 @@ class Connection(Protocol):
 
     def insert_parquet(self, statement: str, data: bytes) -> None:
         """Insert the rows of a Parquet file that is at hand as bytes, as one block."""
-
-
-class Opens(Protocol):
-    """Something that opens connections; `who` is named in errors."""
-
-    def __call__(self, who: str) -> AbstractContextManager[Connection]:
-        """A connection, closed at the end."""
 
 
 def rows_of(data: bytes) -> list[Row]:
