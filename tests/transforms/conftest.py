@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
@@ -29,7 +30,7 @@ class JobCounter:
 
     def _newest(self) -> int:
         """The number of a job started now: Spark numbers them one after another."""
-        self._context.setJobGroup(group := f"count {id(object())}", "count")
+        self._context.setJobGroup(group := f"count {uuid4()}", "count")
         self._context.parallelize([1], 1).count()
         (job,) = self._context.statusTracker().getJobIdsForGroup(group)
         return job
