@@ -75,6 +75,22 @@ def test_a_target_that_somebody_emptied_is_filled_again(local_users, how):
     assert local_users.copy() == {1: "a", 2: "b", 3: "c"}
 
 
+def test_an_emptied_target_is_filled_by_the_run_after_one_that_was_stopped(local_users):
+    for number, name in enumerate("abc"):
+        local_users.put((number, name))
+        local_users.send()
+    local_users.target.query("ALTER TABLE users DELETE WHERE 1 SETTINGS mutations_sync = 2")
+    local_users.put((3, "d"))
+
+    def stop(_report, _left):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        local_users.sink.run(stop)
+    local_users.send()
+    local_users.check()
+
+
 @pytest.mark.scenario("F40")
 def test_final_equals_the_rows_after_every_step_of_a_history(users):
     for change in (

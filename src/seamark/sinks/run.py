@@ -110,7 +110,9 @@ class Sink:
             if start.anew:
                 self._begin_anew(lease, report, target)
             emptied = known.is_empty and not known.is_new
-            self._send_all(lease, report, target, head, start, on_block, emptied=emptied)
+            # A run that was stopped may have been filling a table that somebody emptied: that goes on until one ends.
+            refilling = emptied or (start.begun is not None and self.layout.is_idempotent)
+            self._send_all(lease, report, target, head, start, on_block, refilling=refilling)
         self._keep(lease, report, head.sequence)
 
     def _carried(self, head: TableHead) -> Carried:
@@ -149,7 +151,7 @@ class Sink:
         start: Start,
         on_block: OnSent,
         *,
-        emptied: bool,
+        refilling: bool,
     ) -> None:
         """Send the blocks that are left. A table that somebody emptied may still know the tokens of what it had."""
         blocks = self._blocks_after(start.after, head)
@@ -159,7 +161,7 @@ class Sink:
         for number, block in enumerate(blocks, 1):
             assert block.slice_hash is not None, "a block with offsets has a slice"
             faults.reached("sink-block-read")
-            target.send(block, data.path(block.slice_hash), in_doubt=emptied or start.begun == Place.of(block))
+            target.send(block, data.path(block.slice_hash), in_doubt=refilling or start.begun == Place.of(block))
             faults.reached("sink-block-sent")
             # The next block is named before it is sent: if its insert is the last to get through, the next run knows
             # which block to ask about.
