@@ -139,7 +139,24 @@ def test_plan_run_status_and_retry_know_diffs(call, visits):
     assert (state["name"], state["failed_keys"], state["pending_records"]) == ("visits", 1, 0)
     assert call("retry", "visits", folder=visits).code == 1
     assert call("retry", "visits", "--give-up", "--json", folder=visits).document["given_up"] == 1
+    assert call("retry", "visits", "--give-up", folder=visits).out == "Diff 'visits' has no failed visits.\n"
     assert call("run", "--json", folder=visits).code == 0
+
+
+@pytest.mark.scenario("D13")
+def test_a_visit_is_given_up_by_name(call, visits):
+    append(visits, "joined_visits", (44, 1000, "Too far"), (45, 1001, "Too far as well"))
+    call("run", folder=visits)
+
+    unknown = call("retry", "visits", "--give-up", "--key", "46", folder=visits)
+    assert (unknown.code, unknown.err.splitlines()[0]) == (
+        2,
+        "Error: step 'visits' has no failed key 46. Nothing was done.",
+    )
+    given_up = call("retry", "visits", "--give-up", "--key", "VisitID=44", folder=visits)
+    assert given_up.out == "✓ visits has left out what was bad of 1 visit; the rest of it went on.\n"
+    retried = call("retry", "visits", "--key", "45", "--json", folder=visits)
+    assert (retried.code, [failure["key"] for failure in retried.document["failures"]]) == (1, [{"VisitID": 45}])
 
 
 def test_a_diff_is_not_run_in_part_nor_begun_again(call, visits):

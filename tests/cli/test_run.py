@@ -130,6 +130,18 @@ def test_a_retry_that_helps_and_one_that_gives_up(call, blog, write):
     assert call("status", "--json").document["steps"][0]["failed_keys"] == 0
 
 
+@pytest.mark.scenario("C24")
+def test_one_key_of_several_is_retried_or_given_up(call, blog, write):
+    write(blog, "posts", (1, 100, "boom"), (2, 200, "boom"))
+    call("run", folder=blog)
+
+    retried = call("retry", "process_posts", "--key", "post_id=1", "--json")
+    assert (retried.code, retried.document["keys"]) == (1, 1)
+    assert call("retry", "process_posts", "--key", "7").code == 2
+    assert call("retry", "process_posts", "--key", "1", "--give-up", "--json").document["given_up"] == 1
+    assert call("status", "--json").document["steps"][0]["failed_keys"] == 1
+
+
 @pytest.mark.scenario("C21")
 def test_fail_fast_stops_at_the_first_key(call, blog, write):
     write(blog, "posts", (1, 100, "boom"), (4, 200, "new"))

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.text import Text
 
-from seamark.cli.cells import Fitted, FittedColumn, value
+from seamark.cli.cells import Fitted, FittedColumn, counted, value
 from seamark.cli.facts.versions import VersionHistory
 from seamark.cli.render import Parts
+
+if TYPE_CHECKING:
+    from seamark.cli.verbs.mend import GivenUp
+
+
+def given_up(facts: GivenUp) -> Parts:
+    """`retry --give-up` of a diff."""
+    if not facts.given_up:
+        return [f"Diff '{facts.step}' has no failed visits."]
+    told = f"{facts.step} has left out what was bad of {counted(facts.given_up, 'visit')}; the rest of it went on."
+    return [Text("✓ ", "green").append(told, "default")]
 
 
 def versions(facts: VersionHistory) -> Parts:

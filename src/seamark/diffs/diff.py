@@ -69,6 +69,11 @@ class Diff:
         return self.spec.key_names
 
     @property
+    def key_types(self) -> dict[str, pa.DataType]:
+        """The types of these columns."""
+        return self.spec.key_types
+
+    @property
     def collapsing_key(self) -> tuple[str, ...]:
         """The columns by which records of the diff that cancel each other are found."""
         return self.spec.key_names
@@ -112,14 +117,16 @@ class Diff:
 
         return self._run(config, "run", work, on_batch)
 
-    def retry(self, config: RunConfig | None = None) -> StepReport:
-        """Take all visits that failed now, whether they are due or not."""
-        if not self._context.control.index.failed_keys(self.name):
+    def retry(self, config: RunConfig | None = None, keys: Any = None) -> StepReport:
+        """Take visits that failed now, all or those of a frame, whether they are due or not."""
+        chosen = self._failed(keys)
+        if not chosen:
             return StepReport(self.name)
 
         def work(run: DiffRun, situation: DiffSituation) -> None:
-            if situation.failed:
-                run.do(situation, DiffWork("retry", takes_news=False, retried=situation.failed))
+            retried = tuple(entry for entry in situation.failed if keys is None or entry.key in chosen)
+            if retried:
+                run.do(situation, DiffWork("retry", takes_news=False, retried=retried))
 
         return self._run(config or RunConfig(), "retry", work)
 
@@ -129,10 +136,7 @@ class Diff:
         Records with a version out of range are left out; where a visit failed for something else, such as a wide row
         that never came, all that waits of it is. Gives how many visits these are.
         """
-        failed = self._context.control.index.failed_keys(self.name)
-        chosen = {entry.key for entry in failed}
-        if keys is not None:
-            chosen &= set(self._texts(keys))
+        chosen = self._failed(keys)
         if not chosen:
             return 0
 
@@ -167,11 +171,15 @@ class Diff:
             hint="declare the diff under another name to begin anew.",
         )
 
-    def _texts(self, keys: Any) -> list[str]:
+    def _failed(self, keys: Any) -> set[str]:
+        """The visits that failed, all or those of a frame, as texts."""
+        failed = {entry.key for entry in self._context.control.index.failed_keys(self.name)}
+        if keys is None:
+            return failed
         schema = TableSchema(self.spec.state_schema.columns[: len(self.spec.key)], self.spec.key_names)
         rows = check_frame(self.name, schema, keys)
         table = rows.rows if isinstance(rows, LocalFrame) else rows.frame.toArrow()
-        return key_texts(table.select(list(self.spec.key_names)))
+        return failed & set(key_texts(table.select(list(self.spec.key_names))))
 
     def _run(
         self,

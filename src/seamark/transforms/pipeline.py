@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Protocol
 
 import pandas as pd
+import pyarrow as pa
 
 from seamark.control import TableHead
 from seamark.errors import InvalidStep, SeamarkError, UnknownStep
@@ -55,6 +56,11 @@ class AnyStep(Protocol):
         """The columns by which it is computed."""
         ...
 
+    @property
+    def key_types(self) -> dict[str, pa.DataType]:
+        """The types of these columns."""
+        ...
+
     def run_full(
         self, config: RunConfig | None = None, *, known: Known | None = None, on_batch: OnBatch = silent
     ) -> StepReport:
@@ -65,12 +71,12 @@ class AnyStep(Protocol):
         """Compute what given changes lead to."""
         ...
 
-    def retry(self, config: RunConfig | None = None) -> StepReport:
-        """Take what failed, whether it is due or not."""
+    def retry(self, config: RunConfig | None = None, keys: Any = None) -> StepReport:
+        """Take what failed, all or the keys of a frame, whether it is due or not."""
         ...
 
     def give_up(self, keys: Any = None) -> int:
-        """Forget what failed, and say how much that is."""
+        """Forget what failed, all or the keys of a frame, and say how much that is."""
         ...
 
     def failures(self) -> pd.DataFrame:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+import pyarrow as pa
 
 from seamark.control import TableHead
 from seamark.ledger.verify import VerifyReport
@@ -17,8 +18,8 @@ from seamark.transforms.changelist import ChangeList, KeyFrames, Recipe
 from seamark.transforms.declare import RunConfig
 from seamark.transforms.failures import failure_frame
 from seamark.transforms.fetch import read_interval
-from seamark.transforms.given import changed_rows, given_scope
-from seamark.transforms.keys import distinct, keys_of
+from seamark.transforms.given import changed_rows, given_scope, key_rows
+from seamark.transforms.keys import distinct, key_texts, keys_of
 from seamark.transforms.partial import by_processed_keys, changed_idx, changed_idx_count, part_of_changes
 from seamark.transforms.planning import plan_step
 from seamark.transforms.replay import replay_table
@@ -66,6 +67,12 @@ class Step:
         """The columns by which it is computed."""
         return self.spec.shape.keys
 
+    @property
+    def key_types(self) -> dict[str, pa.DataType]:
+        """The types of these columns."""
+        types = self.spec.shape.key_types
+        return {name: types[name] for name in self.transform_keys}
+
     # --- running ------------------------------------------------------------------------------------------------------
 
     def run_full(
@@ -102,15 +109,17 @@ class Step:
 
         return self._run(config, "keys", work)
 
-    def retry(self, config: RunConfig | None = None) -> StepReport:
-        """Compute all failed keys now, whether they are due or not."""
+    def retry(self, config: RunConfig | None = None, keys: Any = None) -> StepReport:
+        """Compute failed keys now, all or those of a frame, whether they are due or not."""
         config = config or RunConfig()
-        if not self._context.control.index.failed_keys(self.name):
+        chosen = self._failed(keys)
+        if not chosen:
             return StepReport(self.name)
 
         def work(run: StepRun) -> None:
             situation = self._pinned(run, config)
-            for columns, texts in by_columns(run, situation.failed).items():
+            failed = [entry for entry in situation.failed if keys is None or entry.key in chosen]
+            for columns, texts in by_columns(run, failed).items():
                 scope, _ = given_scope(run, keys_of(texts, columns, run.shape.key_types))
                 run.do(situation, Work(scope, "retry", keys=tuple(texts)))
 
@@ -118,10 +127,7 @@ class Step:
 
     def give_up(self, keys: Any = None) -> int:
         """Forget failed keys, all or those of a frame: they are tried again only when they change. Gives how many."""
-        failed = self._context.control.index.failed_keys(self.name)
-        given_up = {entry.key for entry in failed}
-        if keys is not None:
-            given_up &= set(self._texts(keys))
+        given_up = self._failed(keys)
         if not given_up:
             return 0
 
@@ -132,11 +138,10 @@ class Step:
         self._run(RunConfig(), "give up", work)
         return len(given_up)
 
-    def _texts(self, keys: Any) -> list[str]:
-        from seamark.transforms.given import key_rows
-        from seamark.transforms.keys import key_texts
-
-        return key_texts(distinct(key_rows(self.spec.shape, keys)))
+    def _failed(self, keys: Any) -> set[str]:
+        """The keys that failed, all or those of a frame, as texts."""
+        failed = {entry.key for entry in self._context.control.index.failed_keys(self.name)}
+        return failed if keys is None else failed & set(key_texts(distinct(key_rows(self.spec.shape, keys))))
 
     # --- looking ------------------------------------------------------------------------------------------------------
 

@@ -34,11 +34,17 @@ def named_values(pairs: Sequence[str], types: Mapping[str, pa.DataType], whose: 
     return values
 
 
-def key_values(given: Sequence[str], types: Mapping[str, pa.DataType], whose: str) -> dict[str, Any]:
-    """A whole key: `post_id=1` for each of its columns, or `1` where it has only one."""
+def part_of_key(given: Sequence[str], types: Mapping[str, pa.DataType], whose: str) -> dict[str, Any]:
+    """Values of key columns: `post_id=1` for each, or `1` where the key has only one."""
     names = list(types)
-    pairs = [text if "=" in text or len(names) > 1 else f"{names[0]}={text}" for text in given]
-    values = named_values(pairs, types, whose)
+    pairs = [text if "=" in text or len(names) != 1 else f"{names[0]}={text}" for text in given]
+    return named_values(pairs, types, whose)
+
+
+def key_values(given: Sequence[str], types: Mapping[str, pa.DataType], whose: str) -> dict[str, Any]:
+    """The same of a whole key."""
+    names = list(types)
+    values = part_of_key(given, types, whose)
     missing = [name for name in names if name not in values]
     if missing:
         raise UsedWrongly(

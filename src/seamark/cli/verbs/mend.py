@@ -17,7 +17,7 @@ StepName = Annotated[str, typer.Argument(metavar="STEP", show_default=False, hel
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """How many failed keys of a step were forgotten."""
+    """How many failed keys of a step were forgotten, or visits of a diff left out."""
 
     step: str
     given_up: int
@@ -35,6 +35,15 @@ class Reset:
 def retry(
     call: Call,
     step: StepName,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--key",
+            metavar="[COLUMN=]VALUE",
+            show_default=False,
+            help="Only this key; several columns one by one.",
+        ),
+    ] = None,
     give_up: Annotated[
         bool,
         typer.Option(
@@ -47,20 +56,34 @@ def retry(
 
     Ends with 1 if any of them fails again.
     """
-    from seamark.cli import render_steps
+    from seamark.cli import render_diffs, render_steps
     from seamark.cli.facts.runs import step_result
+    from seamark.cli.facts.values import part_of_key
+    from seamark.diffs.diff import Diff
 
     with call.store() as store:
         chosen = store.step(step)
+        keys = [part_of_key(key, chosen.key_types, f"step '{step}'")] if key else None
         if give_up:
-            call.show(GivenUp(step, chosen.give_up()), render_steps.given_up)
+            given_up = GivenUp(step, chosen.give_up(keys))
+            _refuse_unfailed(step, key, found=given_up.given_up > 0)
+            call.show(given_up, render_diffs.given_up if isinstance(chosen, Diff) else render_steps.given_up)
             return
         with call.output.working(f"Retrying {step}"):
-            report = chosen.retry()
+            report = chosen.retry(keys=keys)
+        _refuse_unfailed(step, key, found=report.did_something)
         result = step_result(store, report)
     call.show(result, render_steps.retried)
     if not result.ok:
         raise typer.Exit(FAILED)
+
+
+def _refuse_unfailed(step: str, key: list[str] | None, *, found: bool) -> None:
+    if key and not found:
+        raise UsedWrongly(
+            f"step '{step}' has no failed key {' '.join(key)}. Nothing was done.",
+            hint="`seamark status` shows what has failed.",
+        )
 
 
 def reset(
@@ -96,6 +119,6 @@ def reset(
 
 
 VERBS = [
-    Verb("retry", retry, "seamark retry process_posts", "Run"),
+    Verb("retry", retry, "seamark retry process_posts --key post_id=1", "Run"),
     Verb("reset", reset, "seamark reset process_posts posts", "Run"),
 ]
