@@ -15,9 +15,10 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from seamark import DataStore
+from seamark import ClickHouseSink, DataStore
 from seamark.control import CommitRequest, Control, FailedKey, Position, RunRecord
 from seamark.metrics import metrics_text
+from seamark.sinks.run import Sink
 from seamark.transforms.offsets import OffsetTable
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
@@ -106,6 +107,9 @@ class Blog:
     def step_names(self) -> list[str]:
         return ["process_posts"]
 
+    def sinks(self) -> dict[str, Sink]:
+        return self.store.sinks()
+
     def write(self, *numbers: int) -> None:
         self.posts.append(pa.table({"number": pa.array(numbers, pa.int64())}))
 
@@ -167,6 +171,14 @@ def test_a_step_whose_offset_was_reset_lags_without_an_age(blog, clock):
     assert blog.alerts() == {"SeamarkLagTooHigh"}
 
 
+def test_a_sink_that_is_not_run_raises_an_alert_of_its_own(blog, clock, tmp_path):
+    blog.store.sink("posts", ClickHouseSink(f"chdb://{tmp_path}/clickhouse", table="posts"))
+    clock.advance(minutes=10)
+    assert blog.alerts() == set()
+    clock.advance(minutes=10)
+    assert blog.alerts() == {"SeamarkSinkLagTooHigh"}
+
+
 def test_failed_keys_and_failed_runs_raise_alerts_of_their_own(blog, clock):
     clock.advance(seconds=1)
     blog.run(failed=(FailedKey("process_posts", "[2]", 1.0, "boom", 1),))
@@ -188,6 +200,7 @@ def test_every_rule_waits_a_while_and_says_what_is_wrong(rule):
 
 
 def told_names(blog: Blog) -> set[str]:
+    blog.store.sink("posts", ClickHouseSink("chdb:///clickhouse", table="posts"))
     return set(samples_of(metrics_text(blog)))
 
 

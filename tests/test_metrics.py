@@ -13,11 +13,14 @@ import pyarrow as pa
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from seamark import DataStore
+from seamark import ClickHouseSink, DataStore
 from seamark.control import CommitRequest, Control, FailedKey, Position, RunRecord
 from seamark.errors import MetricsUnavailable, SeamarkError
 from seamark.metrics import BATCH_SECONDS, metrics_text, serve_metrics
+from seamark.sinks.run import Sink
 from seamark.transforms.offsets import OffsetTable
+
+SINK_METRICS = ("seamark_sink_lag_seconds", "seamark_sink_pending_blocks", "seamark_sink_pending_records")
 
 
 @dataclass
@@ -39,6 +42,9 @@ class Blog:
 
     def step_names(self) -> list[str]:
         return self.steps
+
+    def sinks(self) -> dict[str, Sink]:
+        return self.store.sinks()
 
     def write(self, *numbers: int) -> None:
         self.posts.append(pa.table({"number": pa.array(numbers, pa.int64())}))
@@ -105,6 +111,28 @@ def test_offsets_lag_and_pending_records_are_told_by_step_and_input(blog, clock)
     assert values["seamark_pending_records"] == {behind: 3, settled: 0}
     (told,) = blog.offset_table.get_statistics("process_posts")
     assert values["seamark_lag_seconds"][behind] == told["lag_seconds"]
+
+
+@pytest.mark.scenario("C13")
+def test_what_waits_for_a_sink_is_told_by_sink_and_table(blog, clock, tmp_path):
+    blog.store.sink("posts", ClickHouseSink(f"chdb://{tmp_path}/clickhouse", table="posts"), name="out")
+    place = ("out", "posts")
+    settled = blog.metrics()
+    assert [settled[name][place] for name in SINK_METRICS] == [0, 0, 0]
+
+    blog.write(1, 2)
+    clock.advance(seconds=30)
+    blog.write(3)
+    clock.advance(seconds=10)
+    told = blog.metrics()
+    assert [told[name][place] for name in SINK_METRICS] == pytest.approx([40, 2, 3], abs=0.01)
+
+    first = blog.control.index.slices("posts", after=None, upto=None)[0]
+    with blog.control.leases.held("sink:out", 1.0) as lease:
+        blog.control.sinks.keep(lease, "out", "posts", first.sequence)
+    told = blog.metrics()
+    assert [told[name][place] for name in SINK_METRICS] == pytest.approx([10, 1, 1], abs=0.01)
+    assert blog.store.sinks()["out"].state().position == first.sequence
 
 
 def test_the_labels_are_those_of_the_statistics(blog):

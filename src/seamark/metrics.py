@@ -1,10 +1,10 @@
-"""What Prometheus asks for: offsets, lag, pending records, failed keys and runs of every step."""
+"""What Prometheus asks for: offsets, lag, pending records, failed keys and runs of every step, and what sinks lack."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Protocol
@@ -14,6 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from seamark.control import Control, RunTotals
 from seamark.errors import MetricsUnavailable, SeamarkError
+from seamark.sinks.report import SinkState
 from seamark.transforms.observe import batch_observers
 from seamark.transforms.offsets import OffsetStatistics, OffsetTable
 
@@ -38,6 +39,19 @@ def _observe(step: str, seconds: float) -> None:
 batch_observers.append(_observe)
 
 
+class MeasuredSink(Protocol):
+    """What is asked of a sink to measure it."""
+
+    @property
+    def table(self) -> str:
+        """The table that it carries."""
+        ...
+
+    def state(self) -> SinkState:
+        """How it stands."""
+        ...
+
+
 class Measured(Protocol):
     """What is asked of a store to measure it."""
 
@@ -55,9 +69,13 @@ class Measured(Protocol):
         """The steps that the program declares."""
         ...
 
+    def sinks(self) -> Mapping[str, MeasuredSink]:
+        """The sinks that the program declares, by name."""
+        ...
+
 
 def metrics_text(store: Measured) -> str:
-    """All metrics of a store's steps as they stand now, as Prometheus text."""
+    """All metrics of a store's steps and sinks as they stand now, as Prometheus text."""
     registry = CollectorRegistry()
     registry.register(_StoreCollector(store))
     registry.register(BATCH_SECONDS)
@@ -74,7 +92,7 @@ class _StoreCollector:
         self._store = store
 
     def collect(self) -> Iterable[Metric]:
-        """The metrics as they are now, from four queries."""
+        """The metrics as they are now, from four queries, and two for each sink."""
         steps = self._store.step_names()
         statistics = [line for line in self._store.offset_table.get_statistics() if line["transformation_id"] in steps]
         yield from _offset_metrics(statistics)
@@ -87,6 +105,7 @@ class _StoreCollector:
             label="transformation_id",
         )
         yield from _run_metrics(self._store.control.index.run_totals(steps))
+        yield from _sink_metrics(self._store.sinks())
 
 
 def _offset_metrics(statistics: Sequence[OffsetStatistics]) -> Iterable[Metric]:
@@ -144,6 +163,22 @@ def _run_metrics(totals: Sequence[RunTotals]) -> Iterable[Metric]:
         "1 if the newest run failed as a whole, else 0.",
         [(step, int(run.outcome == "failed")) for step, run in newest.items()],
     )
+
+
+def _sink_metrics(sinks: Mapping[str, MeasuredSink]) -> Iterable[Metric]:
+    labels = ["sink", "table"]
+    lag = GaugeMetricFamily("seamark_sink_lag_seconds", "How long the oldest unsent block has waited.", labels=labels)
+    blocks = GaugeMetricFamily("seamark_sink_pending_blocks", "Blocks that wait to be sent.", labels=labels)
+    records = GaugeMetricFamily("seamark_sink_pending_records", "Records in these blocks.", labels=labels)
+    for name, sink in sinks.items():
+        state = sink.state()
+        for family, told in (
+            (lag, state.lag_seconds),
+            (blocks, state.pending_blocks),
+            (records, state.pending_records),
+        ):
+            family.add_metric([name, sink.table], told)
+    return lag, blocks, records
 
 
 def _by_step(

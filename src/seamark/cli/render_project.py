@@ -12,7 +12,7 @@ from seamark.cli.render import Parts, runs
 
 if TYPE_CHECKING:
     from seamark.cli.facts.project import Listing, Status
-    from seamark.cli.facts.sinks import SinkState
+    from seamark.cli.facts.sinks import StandingSink
     from seamark.cli.facts.steps import StepLine, StepState
 
 _NO_TABLES = "No tables yet: declare one in the pipeline with ds.table(…)."
@@ -66,13 +66,15 @@ def status(facts: Status) -> Parts:
     return parts + runs("Last runs", facts.runs)
 
 
-def _sink_states(sinks: tuple[SinkState, ...]) -> Parts:
+def _sink_states(sinks: tuple[StandingSink, ...]) -> Parts:
     if not sinks:
         return []
-    shown = grid("~sink", "table", "~target", ">block", ">pending blocks", ">records")
+    shown = grid("~sink", "table", "~target", ">block", ">pending blocks", ">records", ">lag")
     for sink in sinks:
         waiting = [number(count or None) for count in (sink.pending_blocks, sink.pending_records)]
-        shown.add_row(Text(sink.name, "bold"), sink.table, sink.target, number(sink.position), *waiting)
+        shown.add_row(
+            Text(sink.name, "bold"), sink.table, sink.target, number(sink.position), *waiting, age(sink.lag_seconds)
+        )
     return [Text(), shown]
 
 

@@ -25,7 +25,7 @@ from seamark.control.model import (
 )
 from seamark.control.offsets import Backlog, Offsets
 from seamark.control.rebuild import Restored, meanwhile_moved, restore
-from seamark.control.sinks import SinkPosition, Sinks
+from seamark.control.sinks import SinkBacklog, SinkPosition, Sinks
 from seamark.control.staging import GRACE_SECONDS, Staging
 
 __all__ = [
@@ -48,6 +48,7 @@ __all__ = [
     "Restored",
     "RunRecord",
     "RunTotals",
+    "SinkBacklog",
     "SinkPosition",
     "Sinks",
     "Staging",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, delete, func, select
 
 from seamark.control.commit import require_lease
 from seamark.control.database import Database
 from seamark.control.model import Lease
-from seamark.control.schema import sink_position
+from seamark.control.schema import block, sink_position
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,16 @@ class SinkPosition:
     sink: str
     table: str
     sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class SinkBacklog:
+    """The last block that a sink is done with, and what waits behind it: blocks with data, and their records."""
+
+    position: int | None
+    blocks: int
+    records: int
+    oldest_at: float | None  # when the oldest of them was committed
 
 
 class Sinks:
@@ -42,6 +52,18 @@ class Sinks:
         wanted = select(sink_position).order_by(sink_position.c.sink, sink_position.c.table_name)
         with self._database.read() as connection:
             return [SinkPosition(row.sink, row.table_name, row.sequence) for row in connection.execute(wanted)]
+
+    def backlog(self, sink: str, table: str) -> SinkBacklog:
+        """What waits for a sink on a table."""
+        position = self.position(sink, table)
+        waits = (block.c.table_name == table) & block.c.last_offset.is_not(None)
+        if position is not None:
+            waits &= block.c.sequence > position
+        records = func.coalesce(func.sum(block.c.last_offset - block.c.first_offset + 1), 0)
+        wanted = select(func.count(), records, func.min(block.c.system_time)).where(waits)
+        with self._database.read() as connection:
+            blocks, waiting, oldest = connection.execute(wanted).one()
+        return SinkBacklog(position, blocks, int(waiting), None if oldest is None else oldest / 1000)
 
     def keep(self, lease: Lease, sink: str, table: str, sequence: int) -> None:
         """Move a position forward, never back; `LeaseLost` if the sink is no longer ours to run."""

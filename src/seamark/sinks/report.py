@@ -1,8 +1,18 @@
-"""What a run of a sink tells."""
+"""What a sink tells of a run, and of how it stands."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SinkState:
+    """How a sink stands: the last block that its target is done with, what waits, and how long the oldest of it has."""
+
+    position: int | None
+    pending_blocks: int
+    pending_records: int
+    lag_seconds: float
 
 
 @dataclass

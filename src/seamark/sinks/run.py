@@ -10,7 +10,7 @@ from seamark import faults
 from seamark.control import BlockEntry, Lease, TableHead
 from seamark.errors import MalformedBlock
 from seamark.sinks.layout import Layout
-from seamark.sinks.report import SinkReport
+from seamark.sinks.report import SinkReport, SinkState
 from seamark.sinks.start import Known, Start, decide_start
 from seamark.sinks.target import Carried, Outlet, Place, Target
 from seamark.tables.context import TableContext
@@ -72,6 +72,13 @@ class Sink:
         if head is None or position == head.sequence:
             return []
         return self._blocks_after(position, head)
+
+    def state(self) -> SinkState:
+        """How the sink stands, as far as the control database knows; the target is not asked."""
+        known = self._context.control.sinks.backlog(self.name, self.table)
+        now = self._context.clock.now().timestamp()
+        lag = 0.0 if known.oldest_at is None else max(0.0, now - known.oldest_at)
+        return SinkState(known.position, known.blocks, known.records, lag)
 
     def prepare(self) -> None:
         """Make the target's table, if there is none, before anything is sent: for others who write there as well."""

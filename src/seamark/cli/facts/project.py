@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from seamark.cli.facts.sinks import SinkState, sink_states
+from seamark.cli.facts.sinks import StandingSink, standing_sinks
 from seamark.cli.facts.steps import StepLine, StepState, list_steps, step_states
 from seamark.cli.facts.tables import (
     LeaseLine,
@@ -39,7 +39,7 @@ class Status:
     at: datetime
     tables: tuple[TableState, ...]
     steps: tuple[StepState, ...]
-    sinks: tuple[SinkState, ...]
+    sinks: tuple[StandingSink, ...]
     writing: tuple[str, ...]
     leases: tuple[LeaseLine, ...]
     runs: tuple[RunLine, ...]
@@ -57,7 +57,7 @@ def gather_status(store: DataStore) -> Status:
         at=now,
         tables=table_states(store, now),
         steps=step_states(store),
-        sinks=sink_states(store),
+        sinks=standing_sinks(store),
         writing=tuple(store.control.staging.live_runs()),
         leases=live_leases(store),
         runs=run_lines(store.control.index.runs(newest=RUNS_SHOWN)),

@@ -10,7 +10,7 @@ from seamark.store import DataStore
 
 
 @dataclass(frozen=True, slots=True)
-class SinkState:
+class StandingSink:
     """How a sink stands. `position` is None where nothing was sent yet."""
 
     name: str
@@ -19,6 +19,7 @@ class SinkState:
     position: int | None
     pending_blocks: int
     pending_records: int
+    lag_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +45,21 @@ class SinkResult:
         return self.blocks > 0 or not self.ok
 
 
-def sink_states(store: DataStore) -> tuple[SinkState, ...]:
+def standing_sinks(store: DataStore) -> tuple[StandingSink, ...]:
     """How every sink stands now; no target is asked."""
-    states = []
-    for sink in store.sinks().values():
-        waiting = sink.pending()
-        records = sum((block.last_offset or 0) - (block.first_offset or 0) + 1 for block in waiting)
-        states.append(SinkState(sink.name, sink.table, sink.where, sink.position, len(waiting), records))
-    return tuple(states)
+    found = [(sink, sink.state()) for sink in store.sinks().values()]
+    return tuple(
+        StandingSink(
+            name=sink.name,
+            table=sink.table,
+            target=sink.where,
+            position=state.position,
+            pending_blocks=state.pending_blocks,
+            pending_records=state.pending_records,
+            lag_seconds=round(state.lag_seconds, 3),
+        )
+        for sink, state in found
+    )
 
 
 def sink_result(report: SinkReport) -> SinkResult:
