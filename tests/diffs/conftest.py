@@ -6,7 +6,6 @@ are read from the table's files and folded in plain Python, so that looking cost
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -173,24 +172,9 @@ def signed(line: Mapping[str, Any]) -> str:
 
 
 @pytest.fixture
-def open_store(tmp_path: Path, spark: Any, clock: Any) -> Iterator[Callable[..., sm.DataStore]]:
-    """Opens the store of this test, or one of several; called again, as another process would open it."""
-    opened = []
-
-    def open_it(folder: str = "store") -> sm.DataStore:
-        (place := tmp_path / folder).mkdir(exist_ok=True)
-        url = f"sqlite:///{place / 'control.db'}"
-        opened.append(sm.DataStore(url, place / "warehouse", spark=spark, clock=clock))
-        return opened[-1]
-
-    yield open_it
-    for store in opened:
-        store.close()
-
-
-@pytest.fixture
-def ds(open_store: Callable[..., sm.DataStore]) -> sm.DataStore:
-    return open_store()
+def open_store(open_store: Callable[..., sm.DataStore], spark: Any, clock: Any) -> Callable[..., sm.DataStore]:
+    """Opens the store of this test, or one of several, with Spark and a clock to turn."""
+    return lambda folder="store", **options: open_store(folder, **{"spark": spark, "clock": clock, **options})
 
 
 @pytest.fixture
@@ -224,29 +208,3 @@ def shared_visits(tmp_path_factory: Any, spark: Any) -> Iterator[Callable[..., V
 def frame() -> Callable[..., pa.Table]:
     """Literal rows as a frame for a table."""
     return frame_of
-
-
-class JobCounter:
-    """How many Spark jobs a block started."""
-
-    def __init__(self, spark: Any) -> None:
-        self._context = spark.sparkContext
-
-    def __enter__(self) -> JobCounter:
-        self._before = self._newest()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.jobs = self._newest() - self._before - 1
-
-    def _newest(self) -> int:
-        """The number of a job started now: Spark numbers them one after another."""
-        self._context.setJobGroup(group := f"count {uuid.uuid4()}", "count")
-        self._context.parallelize([1], 1).count()
-        (job,) = self._context.statusTracker().getJobIdsForGroup(group)
-        return job
-
-
-@pytest.fixture
-def count_jobs(spark: Any) -> Callable[[], JobCounter]:
-    return lambda: JobCounter(spark)

@@ -19,13 +19,6 @@ import seamark as sm
 POSTS = "post_id long, user_id long, content string"
 
 
-class NoSpark:
-    """Stands where a session would, for work that must not need one."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise AssertionError(f"Spark was asked for '{name}'")
-
-
 class TurnedClock:
     """A clock that shows what it is set to."""
 
@@ -40,36 +33,6 @@ class TurnedClock:
 
 
 # --- stores -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def open_store(tmp_path: Path) -> Iterator[Callable[..., sm.DataStore]]:
-    """Opens the store of this test; called again, as another process would open it."""
-    opened = []
-
-    def open_it(**options: Any) -> sm.DataStore:
-        opened.append(sm.DataStore(f"sqlite:///{tmp_path / 'control.db'}", tmp_path / "warehouse", **options))
-        return opened[-1]
-
-    yield open_it
-    for store in opened:
-        store.close()
-
-
-@pytest.fixture
-def ds(open_store, spark) -> sm.DataStore:
-    return open_store(spark=spark)
-
-
-@pytest.fixture
-def dry(open_store) -> sm.DataStore:
-    """A store for what needs no Spark."""
-    return open_store(spark=NoSpark())
-
-
-@pytest.fixture
-def no_spark() -> NoSpark:
-    return NoSpark()
 
 
 @pytest.fixture

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pyarrow as pa
 import pytest
@@ -13,27 +12,6 @@ import pytest
 import seamark as sm
 
 Row = tuple[Any, ...]
-
-
-class JobCounter:
-    """How many Spark jobs a block started."""
-
-    def __init__(self, spark: Any) -> None:
-        self._context = spark.sparkContext
-
-    def __enter__(self) -> JobCounter:
-        self._before = self._newest()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.jobs = self._newest() - self._before - 1
-
-    def _newest(self) -> int:
-        """The number of a job started now: Spark numbers them one after another."""
-        self._context.setJobGroup(group := f"count {uuid4()}", "count")
-        self._context.parallelize([1], 1).count()
-        (job,) = self._context.statusTracker().getJobIdsForGroup(group)
-        return job
 
 
 def frame_of(table: sm.Table, rows: Sequence[Row], *, only_key: bool = False) -> pa.Table:
@@ -135,23 +113,9 @@ class Blog:
 
 
 @pytest.fixture
-def open_store(tmp_path: Path, spark: Any, clock: Any) -> Iterator[Callable[..., sm.DataStore]]:
-    """Opens the store of this test; called again, as another process would open it."""
-    opened = []
-
-    def open_it(**options: Any) -> sm.DataStore:
-        url = f"sqlite:///{tmp_path / 'control.db'}"
-        opened.append(sm.DataStore(url, tmp_path / "warehouse", **{"spark": spark, "clock": clock, **options}))
-        return opened[-1]
-
-    yield open_it
-    for store in opened:
-        store.close()
-
-
-@pytest.fixture
-def ds(open_store: Callable[..., sm.DataStore]) -> sm.DataStore:
-    return open_store()
+def open_store(open_store: Callable[..., sm.DataStore], spark: Any, clock: Any) -> Callable[..., sm.DataStore]:
+    """Opens the store of this test with Spark and a clock to turn."""
+    return lambda **options: open_store(**{"spark": spark, "clock": clock, **options})
 
 
 @pytest.fixture
@@ -163,11 +127,6 @@ def make_blog(open_store: Callable[..., sm.DataStore], tmp_path: Path) -> Callab
 @pytest.fixture
 def blog(make_blog: Callable[..., Blog]) -> Blog:
     return make_blog()
-
-
-@pytest.fixture
-def count_jobs(spark: Any) -> Callable[[], JobCounter]:
-    return lambda: JobCounter(spark)
 
 
 @pytest.fixture
