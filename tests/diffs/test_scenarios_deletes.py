@@ -97,6 +97,20 @@ def test_a_visit_that_ends_comes_back_and_ends_again_in_one_run(make_visits, fas
     assert visits.standing() == {1: ""}
 
 
+@pytest.mark.scenario("D27")
+@pytest.mark.parametrize(("side_log_knows", "records"), [(2, "-1 -2"), (3, "-1 -3")])
+def test_what_a_side_log_knows_of_a_visit_that_ended_twice_is_of_its_last_life(make_visits, side_log_knows, records):
+    visits = make_visits(logs=LOGS, keys={"joined_visits": "VisitID"})
+    visits.visits((1, 1, "X"))
+    visits.delete("joined_visits", (1,))
+    visits.visits((1, 2, "back"))
+    visits.conversions((1, side_log_knows, 10))
+    visits.delete("joined_visits", (1,))
+    visits.run()
+
+    assert visits.told() == {1: records}
+
+
 @pytest.mark.scenario("D28")
 @pytest.mark.parametrize("fast_deletes", [False, True], ids=["fast writes nothing", "fast takes back"])
 def test_an_append_only_log_deletes_by_a_column(make_visits, fast_deletes):

@@ -100,12 +100,9 @@ def _apply_delete(spec: DiffSpec, log: DiffLog) -> list[Stage]:
     """What is known after a log has said that visits are gone: of those, nothing."""
     at = known_side(spec)
     gone = F.col(quoted(news.fact(log, news.GONE))) & ~F.col(quoted(IS_GONE))  # that it is gone is told once
-    ended = F.col(quoted(news.fact(log, news.ENDED)))
     comes_back = F.col(quoted(news.fact(log, news.NEWS))) > 0
-    # Logs that come later may know of a newer version; if the visit is gone for good, nobody else takes it back.
-    later = [F.col(quoted(news.fact(other, news.FAST))) for other in spec.logs if other.number > log.number]
-    last_told = F.get(ended, F.lit(0))
-    newest = F.greatest(at.fast.version, last_told, *[F.when(~comes_back, version) for version in later])
+    ended = _ended_lives(spec, log, comes_back)
+    newest = F.greatest(at.fast.version, F.get(ended, F.lit(0)))
     others = F.filter(F.slice(ended, 2, F.size(ended)), lambda version: version.isNotNull())
     has_moved = at.fast.version.isNull() | (newest > at.fast.version)
     wide = None
@@ -128,6 +125,22 @@ def _apply_delete(spec: DiffSpec, log: DiffLog) -> list[Stage]:
         IS_GONE: F.col(quoted(IS_GONE)) | (gone & ~comes_back),
     }
     return [after]
+
+
+def _ended_lives(spec: DiffSpec, log: DiffLog, comes_back: Column) -> Column:
+    """The newest fast version of each life that a log has ended, the one that stood before first.
+
+    Logs that come later may know of a version that is newer than all of these; if the visit is gone for good, nobody
+    else takes it back, and it was the last life that reached it.
+    """
+    ended = F.col(quoted(news.fact(log, news.ENDED)))
+    later = [F.col(quoted(news.fact(other, news.FAST))) for other in spec.logs if other.number > log.number]
+    if not later:
+        return ended
+    heard, told = F.array_max(ended), F.array_max(F.array(*later))
+    unheard = F.when(~comes_back & (heard.isNull() | (told > heard)), told)
+    last = F.greatest(F.element_at(ended, -1), unheard)
+    return F.concat(F.slice(ended, 1, F.size(ended) - 1), F.array(last))
 
 
 def _ended_life(spec: DiffSpec, log: DiffLog, version: Column) -> Column:
