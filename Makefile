@@ -34,7 +34,7 @@ fmt: setup ## Format the code and mend what can be mended
 	@$(IN_ROOT) "$(BIN)/ruff" check --fix .
 	@$(IN_ROOT) "$(BIN)/ruff" format .
 
-bench: setup ## Measure against other systems (a few minutes)
+bench: setup ## Measure against other systems (well over half an hour)
 	@$(IN_ROOT) "$(BIN)/python" -m bench
 
 pins: setup ## Write the versions that are installed to requirements/all.txt

@@ -7,6 +7,7 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,22 @@ _spec.loader.exec_module(oracle)
 Entry, Log, Oracle = oracle.Entry, oracle.Log, oracle.Oracle
 MULTIPLIER = 20
 BAD = (MULTIPLIER, -1, None, 999)
-VISITS = range(1, 7)
 RULES = {"title": "overwrite", "first": "keep", "revenue": "sum", "cost": "max", "goals": "append", "fee": "sum"}
+
+
+@dataclass
+class Wave:
+    """What one commit to a log brings: rows, keys of rows that it loses, and the visits that they are about."""
+
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
+    dropped: list[int] = field(default_factory=list)
+    visits: set[int] = field(default_factory=set)
 
 
 class History:
     """A store, the oracle beside it, a fast supplier, and a diary of all that was done."""
+
+    population = range(1, 7)
 
     def __init__(self, make_visits: Callable[..., Any], seed: int) -> None:
         self.chance = random.Random(seed)
@@ -64,11 +75,21 @@ class History:
         self.conversions: dict[int, tuple[Any, ...]] = {}
         self.diary = [f"seed {seed}", f"keyed: {self.keyed_visits}, {self.keyed_conversions}", f"{fast_deletes=}"]
 
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def put(self, log: str, visit: int, *rows: tuple[Any, ...]) -> None:
+        """Rows of a visit that a log brings."""
+        self.visits.bring(log, *rows)
+
+    def drop(self, log: str, visit: int, row: int) -> None:
+        """A row of a visit that a keyed log loses."""
+        self.visits.delete(log, (row,))
+
     # --- the fast supplier and the first log --------------------------------------------------------------------------
 
     def publish(self) -> None:
         """The fast supplier writes the next version; its chunk comes now, or with a later one."""
-        visit = self.chance.choice(VISITS)
+        visit = self.chance.choice(self.population)
         now, last = self.newest.get(visit), self.last.get(visit, -1)
         if last + 1 >= MULTIPLIER:
             return
@@ -101,7 +122,7 @@ class History:
                 entries.append(Entry("-C", before[0], before[1], was, row=row[0]))
             entries.append(Entry("+A" if before is None else "+C", row[0], row[1], values, row=row[0]))
             self.rows[row[0]] = row
-        self.visits.visits(*[row if self.keyed_visits else (*row, gone) for row in rows])
+        self.put("joined_visits", rows[0][0], *[row if self.keyed_visits else (*row, gone) for row in rows])
 
     def late_or_doubled(self) -> None:
         """An append-only first log brings rows of versions that were left behind, and the same visit twice."""
@@ -139,7 +160,7 @@ class History:
         row = self.rows.pop(visit)
         values = (("title", row[2]), ("first", row[3]))
         self.log["visits"].entries.append(Entry("-R", visit, row[1], values, row=visit))
-        self.visits.delete("joined_visits", (visit,))
+        self.drop("joined_visits", visit, visit)
 
     # --- side logs ----------------------------------------------------------------------------------------------------
 
@@ -165,11 +186,11 @@ class History:
         entries, before = self.log["conversions"].entries, self.conversions.get(number)
         if not self.keyed_conversions:
             entries.append(entry("+A", row))
-            self.visits.conversions(row)
+            self.put("joined_conversions", row[0], row)
         elif before != row:
             entries += [entry("-C", before), entry("+C", row)] if before else [entry("+A", row)]
             self.conversions[number] = row
-            self.visits.conversions((number, *row))
+            self.put("joined_conversions", row[0], (number, *row))
 
     def take_conversion(self) -> None:
         if self.conversions:
@@ -178,7 +199,7 @@ class History:
             self.diary.append(f"take conversion {number}")
             values = (("ConversionID", number), ("revenue", row[2]), ("fee", row[3]))
             self.log["conversions"].entries.append(Entry("-R", row[0], row[1], values, row=number))
-            self.visits.delete("joined_conversions", (number,))
+            self.drop("joined_conversions", row[0], number)
 
     def cost(self) -> None:
         living = sorted(self.told)
@@ -192,7 +213,7 @@ class History:
         self.diary.append(f"costs {rows}")
         for visit, fast, cost, goals in rows:
             self.log["costs"].entries.append(Entry("+A", visit, fast, (("cost", cost), ("goals", goals))))
-        self.visits.bring("joined_costs", *rows)
+        self.put("joined_costs", rows[0][0], *rows)
 
     # --- runs ---------------------------------------------------------------------------------------------------------
 
@@ -259,8 +280,45 @@ class History:
         self.settle()
 
 
-def unfolded(make_visits: Callable[..., Any], seed: int, runs: int, between: int) -> History:
-    history = History(make_visits, seed)
+class Crowd(History):
+    """Many visits at once. What happens between two runs is written in a few commits: in each, a visit changes once."""
+
+    population = range(1, 301)
+
+    def __init__(self, make_visits: Callable[..., Any], seed: int) -> None:
+        super().__init__(make_visits, seed)
+        self.waves: dict[str, list[Wave]] = {name: [] for name in self.visits.logs}
+
+    def put(self, log: str, visit: int, *rows: tuple[Any, ...]) -> None:
+        self.wave_of(log, visit).rows.extend(rows)
+
+    def drop(self, log: str, visit: int, row: int) -> None:
+        self.wave_of(log, visit).dropped.append(row)
+
+    def wave_of(self, log: str, visit: int) -> Wave:
+        """The first commit in which nothing has happened to the visit yet; an append-only log needs only one."""
+        waves, is_keyed = self.waves[log], bool(self.visits.logs[log].key)
+        place = sum(visit in wave.visits for wave in waves) if is_keyed else 0
+        if place == len(waves):
+            waves.append(Wave())
+        waves[place].visits.add(visit)
+        return waves[place]
+
+    def run(self) -> None:
+        for log, waves in self.waves.items():
+            for wave in waves:
+                if wave.rows:
+                    self.visits.bring(log, *wave.rows)
+                if wave.dropped:
+                    self.visits.delete(log, *[(row,) for row in wave.dropped])
+            waves.clear()
+        super().run()
+
+
+def unfolded(
+    make_visits: Callable[..., Any], seed: int, runs: int, between: int, kind: type[History] = History
+) -> History:
+    history = kind(make_visits, seed)
     try:
         history.unfold(runs, between)
     except Exception as error:
@@ -281,3 +339,16 @@ def test_a_short_history_gives_what_the_oracle_gives(make_visits, seed):
 @pytest.mark.parametrize("seed", range(100, 110))
 def test_a_long_history_gives_what_the_oracle_gives(make_visits, seed):
     unfolded(make_visits, seed, runs=6, between=18)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", [200])
+def test_a_crowd_gives_what_the_oracle_gives(make_visits, seed):
+    unfolded(make_visits, seed, runs=2, between=1000, kind=Crowd)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("seed", [200, 201, 202, 203, 207, 208, 209, 214])  # each way of keyed logs and deletes once
+def test_several_crowds_give_what_the_oracle_gives(make_visits, seed):
+    unfolded(make_visits, seed, runs=4, between=2500, kind=Crowd)
