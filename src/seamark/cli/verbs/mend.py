@@ -82,7 +82,7 @@ def _refuse_unfailed(step: str, key: list[str] | None, *, found: bool) -> None:
     if key and not found:
         raise UsedWrongly(
             f"step '{step}' has no failed key {' '.join(key)}. Nothing was done.",
-            hint="`seamark status` shows what has failed.",
+            hint=f"`seamark retry {step}` tries all of them, and names those that fail.",
         )
 
 
