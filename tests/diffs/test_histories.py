@@ -349,6 +349,6 @@ def test_a_crowd_gives_what_the_oracle_gives(make_visits, seed):
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("seed", [200, 201, 202, 203, 207, 208, 209, 214])  # each way of keyed logs and deletes once
+@pytest.mark.parametrize("seed", [201, 203])
 def test_several_crowds_give_what_the_oracle_gives(make_visits, seed):
     unfolded(make_visits, seed, runs=4, between=2500, kind=Crowd)
