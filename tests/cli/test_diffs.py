@@ -154,7 +154,7 @@ def test_a_visit_is_given_up_by_name(call, visits):
         "Error: step 'visits' has no failed key 46. Nothing was done.",
     )
     given_up = call("retry", "visits", "--give-up", "--key", "VisitID=44", folder=visits)
-    assert given_up.out == "✓ visits has left out what was bad of 1 visit; the rest of it went on.\n"
+    assert given_up.out == "✓ visits has given up 1 visit: what failed is left out, for good.\n"
     retried = call("retry", "visits", "--key", "45", "--json", folder=visits)
     assert (retried.code, [failure["key"] for failure in retried.document["failures"]]) == (1, [{"VisitID": 45}])
 

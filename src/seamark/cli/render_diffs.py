@@ -18,7 +18,7 @@ def given_up(facts: GivenUp) -> Parts:
     """`retry --give-up` of a diff."""
     if not facts.given_up:
         return [f"Diff '{facts.step}' has no failed visits."]
-    told = f"{facts.step} has left out what was bad of {counted(facts.given_up, 'visit')}; the rest of it went on."
+    told = f"{facts.step} has given up {counted(facts.given_up, 'visit')}: what failed is left out, for good."
     return [Text("✓ ", "green").append(told, "default")]
 
 

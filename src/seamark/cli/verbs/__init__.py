@@ -4,8 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated
+
+import typer
 
 FILES = ("start", "run", "mend", "look", "status", "why", "care", "doctor")
+
+OneKey = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--key",
+        metavar="[COLUMN=]VALUE",
+        show_default=False,
+        help="Only this key; several columns one by one.",
+    ),
+]
+"""The option by which a verb is told one key."""
 
 
 @dataclass(frozen=True, slots=True)

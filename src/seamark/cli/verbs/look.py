@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from seamark.cli.call import Call
-from seamark.cli.verbs import Verb
+from seamark.cli.verbs import OneKey, Verb
 from seamark.errors import UsedWrongly
 
 TableName = Annotated[str, typer.Argument(metavar="TABLE", show_default=False, help="The table's name.")]
@@ -65,15 +65,7 @@ def show(
         str | None,
         typer.Option("--block", metavar="HASH", help="One block of the chain instead: its hash, or how it begins."),
     ] = None,
-    key: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--key",
-            metavar="[COLUMN=]VALUE",
-            show_default=False,
-            help="The row with this key; several columns one by one.",
-        ),
-    ] = None,
+    key: OneKey = None,
     versions: Annotated[
         bool, typer.Option("--versions", help="Of a diff: all that it has written of the visit with this --key.")
     ] = False,

@@ -9,7 +9,7 @@ import typer
 
 from seamark.cli.call import Call
 from seamark.cli.failures import FAILED
-from seamark.cli.verbs import Verb
+from seamark.cli.verbs import OneKey, Verb
 from seamark.errors import StoreError, UsedWrongly, did_you_mean
 
 StepName = Annotated[str, typer.Argument(metavar="STEP", show_default=False, help="The step's name.")]
@@ -35,15 +35,7 @@ class Reset:
 def retry(
     call: Call,
     step: StepName,
-    key: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--key",
-            metavar="[COLUMN=]VALUE",
-            show_default=False,
-            help="Only this key; several columns one by one.",
-        ),
-    ] = None,
+    key: OneKey = None,
     give_up: Annotated[
         bool,
         typer.Option(
