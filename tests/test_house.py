@@ -75,6 +75,19 @@ def test_no_rdd_and_no_jvm_gateway_in_the_package():
     assert used == []
 
 
+@pytest.mark.scenario("T53")
+def test_one_door_makes_spark_frames():
+    """PySpark drops the rows after an empty chunk of an Arrow table, so nothing but the door may call it."""
+    door = ROOT / "src" / "seamark" / "spark" / "frames.py"
+    used = [
+        f"{source.relative_to(ROOT)}:{node.lineno}"
+        for source in SOURCES
+        for node in ast.walk(ast.parse(source.read_text()))
+        if "createDataFrame" in _names(node) and source != door
+    ]
+    assert used == []
+
+
 def _names(node: ast.AST) -> list[str]:
     match node:
         case ast.Attribute(attr=name):

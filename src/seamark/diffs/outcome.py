@@ -19,6 +19,7 @@ from seamark.diffs.declare import DiffSpec
 from seamark.diffs.level import Folding, level_names
 from seamark.diffs.result import CHANGES, FAILED, OLDEST, RECORDS, folded_schema
 from seamark.ledger import Op
+from seamark.spark.frames import spark_frame
 from seamark.tables.change import Change, FrameChange, LocalChange, NoRecords, appended_rows
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
 from seamark.transforms.keys import key_texts
@@ -91,7 +92,7 @@ class Outcome:
         table = table.filter(table.column(FAILED).is_null()).select(list(self.spec.key_names))
         if table.num_rows == 0:
             return None
-        return F.broadcast(self.spec.state.context.session().createDataFrame(table))
+        return F.broadcast(spark_frame(self.spec.state.context.session(), table))
 
 
 def as_moment(value: date | datetime | None) -> datetime | None:
@@ -146,7 +147,7 @@ def state_changes(spec: DiffSpec, outcome: Outcome, expiry: Expiry) -> Change:
         return LocalChange(table) if table.num_rows else NoRecords()
     if table.num_rows == 0:
         return FrameChange(leaving)
-    ours = spec.state.context.session().createDataFrame(table)
+    ours = spark_frame(spec.state.context.session(), table)
     return FrameChange(ours.unionByName(leaving))
 
 

@@ -18,6 +18,7 @@ from seamark.diffs.declare import DiffLog, DiffSpec
 from seamark.diffs.level import WIDE_BY_VERSION, old
 from seamark.diffs.news import ENDED, FAST, fact, gather_news, records_of
 from seamark.diffs.situation import DiffSituation
+from seamark.spark.frames import spark_frame
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, SparkFrame, quoted
@@ -147,7 +148,7 @@ def _records_of_keys(
     context: TableContext, spec: DiffSpec, log: DiffLog, interval: Interval, keys: pa.Table
 ) -> pa.Table:
     renamed = keys.rename_columns([f"its {name}" if name != "read upto" else name for name in keys.column_names])
-    wanted = F.broadcast(context.session().createDataFrame(renamed))
+    wanted = F.broadcast(spark_frame(context.session(), renamed))
     records = read_changes(log.source, after=interval[0], upto=interval[1])
     same = [records[quoted(name)].eqNullSafe(wanted[quoted(f"its {name}")]) for name in spec.key_names]
     chosen = records.join(wanted, all_of([*same, records["offset"] > wanted["read upto"]]), "left_semi")
@@ -170,12 +171,7 @@ def _to_spark(spec: DiffSpec, table: str, records: pa.Table) -> DataFrame:
 
     own = [spark.StructField(f.name, f.dataType, True) for f in source.schema.spark().fields]
     fields = [spark.StructField("offset", spark.LongType()), spark.StructField("op", spark.IntegerType()), *own]
-    return source.context.session().createDataFrame(_in_chunks(records), spark.StructType(fields))
-
-
-def _in_chunks(table: pa.Table) -> pa.Table:
-    """A table whose columns have a chunk each also where it is empty: Spark does not take arrays without one."""
-    return table if table.num_rows else table.schema.empty_table()
+    return spark_frame(source.context.session(), records, spark.StructType(fields))
 
 
 # --- what stands ------------------------------------------------------------------------------------------------------
@@ -199,7 +195,7 @@ def _as_frame(source: TableSource, rows: CheckedFrame) -> DataFrame:
     if isinstance(rows, SparkFrame):
         return rows.frame
     table = rows.rows.select(list(source.schema.names))
-    return source.context.session().createDataFrame(_in_chunks(table), source.schema.spark())
+    return spark_frame(source.context.session(), table, source.schema.spark())
 
 
 def _with_old_state(spec: DiffSpec, visits: DataFrame, standing: DataFrame, *, few: bool) -> DataFrame:
@@ -242,4 +238,4 @@ def _computed_once(context: TableContext, frame: DataFrame, stack: ExitStack) ->
     rows = stack.enter_context(computed(context, SparkFrame(frame), schema))
     if isinstance(rows, SparkFrame):
         return rows.frame
-    return context.session().createDataFrame(_in_chunks(rows.rows), frame.schema)
+    return spark_frame(context.session(), rows.rows, frame.schema)

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 
 from seamark.errors import ComputeFailed
 from seamark.ledger import Op
+from seamark.spark.frames import spark_frame
 from seamark.tables import diff, local_diff
 from seamark.tables.convert import misfit_in
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, bad_value
@@ -124,7 +125,7 @@ def _standing_rows(source: TableSource, keys: LocalFrame | None, last: int) -> l
 def _to_spark(source: TableSource, rows: CheckedFrame) -> DataFrame:
     if isinstance(rows, SparkFrame):
         return diff.refuse_doubled(source.schema, rows.frame)
-    return source.context.session().createDataFrame(rows.rows, source.schema.spark())
+    return spark_frame(source.context.session(), rows.rows, source.schema.spark())
 
 
 def checked_choice(source: TableSource, keys: CheckedFrame) -> KeyChoice:

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from seamark.control import BaseVersion, BlockEntry
 from seamark.errors import NotACommit
 from seamark.ledger import Op
+from seamark.spark.frames import empty_frame, spark_frame
 from seamark.tables.context import TableContext
 from seamark.tables.delta_log import DeltaLog
 from seamark.tables.frames import CheckedFrame, SparkFrame, as_it_stands, quoted, refuse_nulls
@@ -63,7 +64,7 @@ def read_slices(source: TableSource, blocks: Sequence[BlockEntry]) -> DataFrame:
     session = source.context.session()
     stored = source.schema.spark_slice()
     if not blocks:
-        records = session.createDataFrame([], stored)
+        records = empty_frame(session, stored)
     else:
         data = source.context.files(source.name).data
         folder = as_it_stands(str(data.folder))
@@ -145,7 +146,7 @@ def choose_values(source: TableSource, values: pa.Table) -> KeyChoice:
         return KeyChoice(tuple(names), _any_of(source, distinct))
     has_nulls = any(column.null_count for column in distinct.columns)
     types = {name: source.schema.column(name).type for name in names}
-    frame = source.context.session().createDataFrame(distinct.cast(pa.schema(list(types.items()))))
+    frame = spark_frame(source.context.session(), distinct.cast(pa.schema(list(types.items()))))
     if distinct.num_rows <= BROADCAST_KEYS:
         frame = F.broadcast(frame)
     return KeyChoice(tuple(names), None if has_nulls else _within(source, distinct), frame, has_nulls)
@@ -304,7 +305,7 @@ def read_base(source: TableSource, version: BaseVersion) -> DataFrame:
         session, schema = source.context.session(), source.schema.spark_base()
         files = DeltaLog(Path(source.base_folder)).files(version.delta_version)
         if not files:
-            return session.createDataFrame([], schema)
+            return empty_frame(session, schema)
         reader = session.read.schema(schema).option("datetimeRebaseMode", "CORRECTED")
         return reader.parquet(*[as_it_stands(str(path)) for path in files])
 

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from seamark.control import CoveredKey
 from seamark.errors import BadValue, UnknownColumn, did_you_mean
+from seamark.spark.frames import spark_frame
 from seamark.tables.context import TableContext
 from seamark.tables.convert import ValueDoesNotFit, convert_array
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
@@ -88,7 +89,7 @@ def _without_covered(entry: Found, read_at: Mapping[str, Mapping[str, int]], sha
     texts = list(read_at)
     known = keys_of(texts, entry.columns, shape.key_types).rename_columns([f"its {name}" for name in entry.columns])
     offsets = pa.array([read_at[text].get(entry.table, -1) for text in texts], pa.int64())
-    done = entry.keys.frame.sparkSession.createDataFrame(known.append_column("its record", offsets))
+    done = spark_frame(entry.keys.frame.sparkSession, known.append_column("its record", offsets))
     frame = entry.keys.frame
     same = [frame[quoted(name)].eqNullSafe(done[quoted(f"its {name}")]) for name in entry.columns]
     far_enough = done["`its record`"] >= frame[LAST]
@@ -123,7 +124,7 @@ def without_processed(
 
 def in_spark(context: TableContext, keys: CheckedFrame) -> DataFrame:
     """Keys as a Spark frame."""
-    return keys.frame if isinstance(keys, SparkFrame) else context.session().createDataFrame(keys.rows)
+    return keys.frame if isinstance(keys, SparkFrame) else spark_frame(context.session(), keys.rows)
 
 
 # --- what a run is to take of them ------------------------------------------------------------------------------------

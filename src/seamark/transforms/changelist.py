@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 import pandas as pd
 import pyarrow as pa
 
+from seamark.spark.frames import spark_frame
+
 Offsets: TypeAlias = dict[Any, float]
 
 
@@ -76,7 +78,7 @@ def join_frames(one: Any, other: Any) -> Any:
         return pd.concat([one, other], ignore_index=True).drop_duplicates(ignore_index=True)
     if hasattr(one, "mapInArrow") or hasattr(other, "mapInArrow"):
         frame, rest = (one, other) if hasattr(one, "mapInArrow") else (other, one)
-        other_frame = rest if hasattr(rest, "mapInArrow") else frame.sparkSession.createDataFrame(_to_pandas(rest))
+        other_frame = rest if hasattr(rest, "mapInArrow") else spark_frame(frame.sparkSession, _to_arrow(rest))
         return frame.unionByName(other_frame).distinct()
     return join_frames(_to_pandas(one), _to_pandas(other))
 
@@ -85,3 +87,9 @@ def _to_pandas(frame: Any) -> pd.DataFrame:
     if isinstance(frame, pa.Table | pa.RecordBatch):
         return frame.to_pandas()
     return frame if isinstance(frame, pd.DataFrame) else pd.DataFrame(frame)
+
+
+def _to_arrow(frame: Any) -> pa.Table:
+    if isinstance(frame, pa.Table):
+        return frame
+    return pa.Table.from_pandas(_to_pandas(frame), preserve_index=False)

@@ -18,6 +18,7 @@ from seamark.control import Position, RunRecord, TableHead
 from seamark.errors import ChainRuleBroken, SeamarkError, TableError
 from seamark.ledger import AddData, ChainState, DatasetKind, ExecuteTransform, ExecuteTransformInput, Op
 from seamark.ledger.chain import ChainDraft
+from seamark.spark.frames import empty_frame, spark_frame
 from seamark.tables import diff, local_diff
 from seamark.tables.change import Change, FrameChange, LocalChange, NoRecords, appended_rows, stage_change
 from seamark.tables.context import TableContext
@@ -137,7 +138,7 @@ def change_of(
         known = local_diff.StandingRows.of(output.schema, _as_versions(_without_local(standing.rows, left_alone)))
         return LocalChange(local_diff.replaced(output.schema, _concat(output, local), known))
     session = output.context.session()
-    frame = standing.frame if isinstance(standing, SparkFrame) else session.createDataFrame(standing.rows)
+    frame = standing.frame if isinstance(standing, SparkFrame) else spark_frame(session, standing.rows)
     frame = _without(output, frame.drop(OFFSET), left_alone)
     new = diff.refuse_doubled(output.schema, _union(output, rows))
     return FrameChange(diff.replaced(output.schema, new, frame))
@@ -154,9 +155,9 @@ def _empty(output: TableSource) -> pa.Table:
 def _union(output: TableSource, pieces: Sequence[CheckedFrame]) -> DataFrame:
     session = output.context.session()
     frames = [
-        piece.frame if isinstance(piece, SparkFrame) else session.createDataFrame(piece.rows, output.schema.spark())
+        piece.frame if isinstance(piece, SparkFrame) else spark_frame(session, piece.rows, output.schema.spark())
         for piece in pieces
-    ] or [session.createDataFrame([], output.schema.spark())]
+    ] or [empty_frame(session, output.schema.spark())]
     return reduce(DataFrame.unionByName, frames)
 
 
@@ -178,7 +179,7 @@ def _without(output: TableSource, rows: DataFrame, left_alone: pa.Table | None) 
     if left_alone is None or left_alone.num_rows == 0 or not left_alone.column_names:
         return rows
     names = left_alone.column_names
-    keys = output.context.session().createDataFrame(left_alone.rename_columns([f"its {name}" for name in names]))
+    keys = spark_frame(output.context.session(), left_alone.rename_columns([f"its {name}" for name in names]))
     same = [rows[quoted(name)].eqNullSafe(keys[quoted(f"its {name}")]) for name in names]
     return rows.join(F.broadcast(keys), all_of(same), "left_anti")
 

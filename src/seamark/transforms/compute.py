@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from seamark.errors import BadOutput, DuplicateKey, FrameMismatch, FunctionFailed, NullKey, SeamarkError, TableError
+from seamark.spark.frames import spark_frame
 from seamark.tables.change import appended_rows
 from seamark.tables.computed import OUR_OWN, computed
 from seamark.tables.context import TableContext
@@ -125,7 +126,7 @@ def to_spark(source: TableSource, rows: CheckedFrame) -> DataFrame:
     if isinstance(rows, SparkFrame):
         return rows.frame.drop(OFFSET)
     plain = rows.rows.drop_columns([OFFSET]) if OFFSET in rows.rows.column_names else rows.rows
-    return source.context.session().createDataFrame(plain, source.schema.spark())
+    return spark_frame(source.context.session(), plain, source.schema.spark())
 
 
 def blamed(error: BaseException) -> Exception:

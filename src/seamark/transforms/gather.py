@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from seamark.ledger import Op
+from seamark.spark.frames import spark_frame
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
 from seamark.tables.read import TableSource, all_of, read_images
 from seamark.tables.schema import Column as TableColumn
@@ -201,7 +202,7 @@ def _with_partner(
         there = set(comparable(partners.rows.select([theirs for _, theirs in pairs])))
         mine = comparable(rows.rows.select([name for name, _ in pairs]))
         return LocalFrame(rows.rows.filter(pa.array([key in there for key in mine], pa.bool_())))
-    frame = rows.frame if isinstance(rows, SparkFrame) else reference.context.session().createDataFrame(rows.rows)
+    frame = rows.frame if isinstance(rows, SparkFrame) else spark_frame(reference.context.session(), rows.rows)
     other = partners.frame if isinstance(partners, SparkFrame) else _as_spark(reference, partners)
     same = [frame[quoted(mine)] == other[quoted(theirs)] for mine, theirs in pairs]
     return SparkFrame(frame.join(other, all_of(same), "left_semi"))
@@ -229,4 +230,4 @@ def _require(shape: Shape, scope: Scope, frames: dict[int, CheckedFrame], place:
 
 
 def _as_spark(source: TableSource, rows: CheckedFrame) -> DataFrame:
-    return rows.frame if isinstance(rows, SparkFrame) else source.context.session().createDataFrame(rows.rows)
+    return rows.frame if isinstance(rows, SparkFrame) else spark_frame(source.context.session(), rows.rows)

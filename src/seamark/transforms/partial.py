@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from seamark.control import FailedKey
+from seamark.spark.frames import spark_frame
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
 from seamark.tables.read import read_images
@@ -173,12 +174,12 @@ def changed_idx(context: TableContext, situation: Situation) -> DataFrame:
     shape, session = situation.spec.shape, context.session()
     types = pa.schema([pa.field(name, shape.key_types[name]) for name in shape.group])
     if not shape.group:
-        return session.createDataFrame([()] if not situation.is_settled else [], "struct<>")
+        return session.range(0 if situation.is_settled else 1).select()
     frames = [in_spark(context, entry.keys) for entry in _taken_now(context, situation)]
     names = [quoted(name) for name in shape.group]
     keys = [frame.select(*names) for frame in frames if set(shape.group) <= set(frame.columns)]
     due = [entry.key for entry in situation.due if set(columns_of(entry.key)) == set(shape.group)]
-    keys.append(session.createDataFrame(keys_of(due, shape.group, shape.key_types).cast(types)))
+    keys.append(spark_frame(session, keys_of(due, shape.group, shape.key_types).cast(types)))
     groups = reduce(DataFrame.unionByName, keys).distinct()
     return groups if shape.shares_all_keys else _keys_of_groups(shape, situation, groups)
 

@@ -16,6 +16,7 @@ from seamark.control import TableHead
 from seamark.errors import SeamarkError
 from seamark.ledger.events import ExecuteTransform
 from seamark.ledger.verify import Finding, VerifyReport
+from seamark.spark.frames import spark_frame
 from seamark.tables.change import stage_change
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame
@@ -230,7 +231,7 @@ def _without(rows: CheckedFrame, keys: pa.Table | None) -> CheckedFrame:
         gone = set(comparable(keys))
         mine = comparable(rows.rows.select(keys.column_names))
         return LocalFrame(rows.rows.filter(pa.array([key not in gone for key in mine], pa.bool_())))
-    others = rows.frame.sparkSession.createDataFrame(keys)
+    others = spark_frame(rows.frame.sparkSession, keys)
     return SparkFrame(rows.frame.join(others, keys.column_names, "left_anti"))
 
 

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from seamark.control import BlockEntry
+from seamark.spark.frames import spark_frame
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
 from seamark.tables.read import TableSource, all_of, read_images, read_slices
 from seamark.transforms.fetch import read_for, read_interval
@@ -119,7 +120,7 @@ def _by_reverse_join(shape: Shape, reference: Input, change: Changes, read: Mapp
         rows = read_for(primary.source, KeyValues(mine), upto)
         if isinstance(rows, LocalFrame):
             return Found(change.table, columns, LocalFrame(_joined_at_hand(columns, rows.rows, values.rows)))
-        spoken = primary.source.context.session().createDataFrame(values.rows)
+        spoken = spark_frame(primary.source.context.session(), values.rows)
         return Found(change.table, columns, SparkFrame(_joined(columns, rows.frame, F.broadcast(spoken))))
     rows_frame = read_images(primary.source, upto=upto)
     return Found(change.table, columns, SparkFrame(_joined(columns, rows_frame, values.frame)))
@@ -224,7 +225,7 @@ def _through_references(
 def _images(source: Input, change: Changes, columns: Sequence[str]) -> DataFrame:
     found = change.images(source.source, columns)
     session = source.source.context.session()
-    return found.frame if isinstance(found, SparkFrame) else session.createDataFrame(found.rows)
+    return found.frame if isinstance(found, SparkFrame) else spark_frame(session, found.rows)
 
 
 def _key_columns(shape: Shape) -> list[str]:
@@ -297,4 +298,4 @@ def joined_keys(found: Sequence[Found], session: Callable[[], SparkSession]) -> 
 def _keys_in_spark(entry: Found, columns: Sequence[str], session: Callable[[], SparkSession]) -> DataFrame:
     if isinstance(entry.keys, SparkFrame):
         return entry.keys.frame.select(*[quoted(name) for name in columns])
-    return session().createDataFrame(entry.keys.rows.select(list(columns)))
+    return spark_frame(session(), entry.keys.rows.select(list(columns)))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 from pyspark.sql import functions as F
 
+from seamark.spark.frames import spark_frame
 from seamark.tables.frames import LocalFrame, SparkFrame, quoted
 from seamark.tables.read import TableSource, count_records, newest_base
 from seamark.transforms.gather import Gathered
@@ -82,7 +83,7 @@ def _distinct(columns: tuple[str, ...], frames: list[LocalFrame | SparkFrame]) -
     session = next(frame.frame.sparkSession for frame in frames if isinstance(frame, SparkFrame))
     union = None
     for frame in frames:
-        one = frame.frame if isinstance(frame, SparkFrame) else session.createDataFrame(frame.rows.select(names))
+        one = frame.frame if isinstance(frame, SparkFrame) else spark_frame(session, frame.rows.select(names))
         one = one.select(*[F.col(quoted(name)) for name in names])
         union = one if union is None else union.unionByName(one)
     return union.distinct().count() if union is not None else 0

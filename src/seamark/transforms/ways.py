@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from seamark.control import CoveredKey, FailedKey
+from seamark.spark.frames import spark_frame
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
@@ -212,7 +213,7 @@ def joined_scope(
         return _few_or_many(context, distinct(pa.concat_tables(local)))
     names = [quoted(name) for name in columns]
     in_spark = [frame.frame.select(*names) for frame in frames if isinstance(frame, SparkFrame)]
-    at_hand = [context.session().createDataFrame(table) for table in local if table.num_rows]
+    at_hand = [spark_frame(context.session(), table) for table in local if table.num_rows]
     union = reduce(DataFrame.unionByName, [*in_spark, *at_hand]).distinct()
     kept = stack.enter_context(computed(context, SparkFrame(union), schema))
     return _few_or_many(context, kept.rows) if isinstance(kept, LocalFrame) else KeyFrame(columns, kept.frame)
@@ -221,7 +222,7 @@ def joined_scope(
 def _few_or_many(context: TableContext, keys: pa.Table) -> Scope:
     if keys.num_rows <= SMALL_RECORDS:
         return KeyValues(keys)
-    return KeyFrame(tuple(keys.column_names), context.session().createDataFrame(keys))
+    return KeyFrame(tuple(keys.column_names), spark_frame(context.session(), keys))
 
 
 # --- all batches in one commit ----------------------------------------------------------------------------------------
