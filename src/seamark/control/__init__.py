@@ -9,6 +9,7 @@ from seamark.control.commit import commit, save_run, write_lease_name
 from seamark.control.database import Database
 from seamark.control.index import Index
 from seamark.control.leases import Keeper, Leases
+from seamark.control.live import LiveRuns
 from seamark.control.model import (
     BaseVersion,
     BlockEntry,
@@ -17,6 +18,7 @@ from seamark.control.model import (
     FailedKey,
     Lease,
     LiveLease,
+    LiveRun,
     Position,
     RunRecord,
     RunTotals,
@@ -43,6 +45,8 @@ __all__ = [
     "Lease",
     "Leases",
     "LiveLease",
+    "LiveRun",
+    "LiveRuns",
     "Offsets",
     "Position",
     "Restored",
@@ -67,6 +71,7 @@ class Control:
         self.clock: Clock = clock or SystemClock()
         self.index = Index(self.database)
         self.leases = Leases(self.database, lease_seconds)
+        self.live = LiveRuns(self.database)
         self.offsets = Offsets(self.database)
         self.sinks = Sinks(self.database)
         self.staging = Staging(self.database, self.clock)

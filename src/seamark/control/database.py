@@ -16,6 +16,7 @@ from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, Operational
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from seamark.control.schema import SCHEMA_VERSION, metadata, seamark_schema
+from seamark.control.upgrade import upgrade
 from seamark.errors import ControlUnavailable, SchemaTooNew
 
 T = TypeVar("T")
@@ -119,27 +120,32 @@ class Database:
 
     def _prepare_schema(self) -> None:
         with self._engine.connect() as plain:
-            if inspect(plain).has_table(seamark_schema.name):
-                self._check_version(plain)
+            if self._version(plain) == SCHEMA_VERSION:
                 return
         with self._engine.connect() as plain:
             connection = plain.execution_options(**{_WRITING: True})
             with connection.begin():
-                if not self.is_sqlite:  # two processes may open an empty database at once
+                if not self.is_sqlite:  # two processes may open an empty or older database at once
                     connection.execute(text(f"SELECT pg_advisory_xact_lock({_SCHEMA_LOCK})"))
-                if inspect(connection).has_table(seamark_schema.name):
-                    return
-                metadata.create_all(connection)
-                connection.execute(insert(seamark_schema).values(version=SCHEMA_VERSION))
+                found = self._version(connection)
+                if found is None:
+                    metadata.create_all(connection)
+                    connection.execute(insert(seamark_schema).values(version=SCHEMA_VERSION))
+                elif found < SCHEMA_VERSION:
+                    upgrade(connection, found)
 
-    def _check_version(self, connection: Connection) -> None:
-        found = connection.execute(select(seamark_schema.c.version)).scalar_one()
+    def _version(self, connection: Connection) -> int | None:
+        """The version of the schema that stands; None if there is none yet, `SchemaTooNew` if it is ahead of us."""
+        if not inspect(connection).has_table(seamark_schema.name):
+            return None
+        found = int(connection.execute(select(seamark_schema.c.version)).scalar_one())
         if found > SCHEMA_VERSION:
             raise SchemaTooNew(
                 f"the control database {self.shown_url} has schema version {found}; "
                 f"this Seamark knows versions up to {SCHEMA_VERSION}. Nothing was changed.",
                 hint="install the Seamark that made it, or a newer one.",
             )
+        return found
 
 
 _POSTGRES_NOW = "SELECT extract(epoch FROM clock_timestamp())"

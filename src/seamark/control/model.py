@@ -133,6 +133,24 @@ class RunRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class LiveRun:
+    """A run of a step that has begun and not ended: where, since when, how far it reads, and the batch at work.
+
+    `is_alive` is False when its lease is over: the process was killed. `batch` is 0 before the first one.
+    """
+
+    run_id: str
+    step: str
+    lease: Lease
+    mode: str
+    started: float
+    pins: dict[str, int | None]
+    batch: int = 0
+    batches: int = 0
+    is_alive: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class RunTotals:
     """All runs of a step together, and the newest of them."""
 

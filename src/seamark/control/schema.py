@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, MetaData, Table, Text
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # each step from one version to the next stands in control/upgrade.py
 
 metadata = MetaData()
 
@@ -121,4 +121,21 @@ lease = Table(
     Column("holder", Text, nullable=False),
     Column("epoch", BigInteger, nullable=False),
     Column("expires_at", Double, nullable=False),
+)
+
+# Runs of steps that are at work: a row goes when its run ends; one that stays behind its lease was killed.
+live_run = Table(
+    "live_run",
+    metadata,
+    Column("run_id", Text, primary_key=True),
+    Column("step", Text, nullable=False),
+    Column("lease_name", Text, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("place", Text, nullable=False),  # host and process
+    Column("mode", Text, nullable=False),
+    Column("started", Double, nullable=False),
+    Column("pins", Text, nullable=False),  # the last record that is read of each input, as JSON
+    Column("batch", Integer, nullable=False),  # the batch at work, from 1; 0 before the first
+    Column("batches", Integer, nullable=False),  # how many are known so far
+    Index("live_run_by_lease", "lease_name"),
 )

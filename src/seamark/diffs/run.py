@@ -68,7 +68,8 @@ class DiffRun:
     def do(self, situation: DiffSituation, work: DiffWork) -> None:
         """Do some work in one commit."""
         begun = time.monotonic()
-        self._attempt.pins = situation.pins
+        self._attempt.read_upto(self._context, situation.pins)
+        self._attempt.at_batch(self._context, work.mode, self._attempt.report.batches + 1, batches_left=0)
         with ExitStack() as stack:
             reading = Reading.of(situation, work.retried, takes_news=work.takes_news)
             expiry = Expiry.due(self._context, self._spec, situation)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from seamark.control import Lease, RunRecord
+from seamark.control import Lease, LiveRun, RunRecord
 from seamark.errors import (
     AlreadyRunning,
     CommitConflict,
@@ -40,6 +40,23 @@ class Attempt:
     report: StepReport
     started: float
     pins: Mapping[str, Pin] = field(default_factory=dict)
+    is_listed: bool = False  # among the runs at work
+
+    def read_upto(self, context: TableContext, pins: Mapping[str, Pin]) -> None:
+        """Pin the inputs. The run is listed as at work from here on, so that nobody takes away what it reads."""
+        offsets = {table: pin.offset for table, pin in pins.items()}
+        if self.is_listed:
+            context.control.live.move_pins(self.files.run_id, offsets)
+        else:
+            begun = LiveRun(
+                self.files.run_id, self.report.step, self.lease, self.report.mode, self.started, pins=offsets
+            )
+            context.control.live.begin(begun)
+        self.pins, self.is_listed = pins, True
+
+    def at_batch(self, context: TableContext, mode: str, number: int, *, batches_left: int) -> None:
+        """Say which batch is at work, for people who look on."""
+        context.control.live.at_batch(self.files.run_id, number, number + batches_left, mode)
 
     def record(self, context: TableContext, *, mode: str, rows_in: int, rows_out: int) -> RunRecord:
         """The run's row after a commit."""
@@ -65,6 +82,9 @@ def attempt(context: TableContext, report: StepReport, wait: float, work: Callab
         except BaseException as error:
             _record_failure(context, run, error)
             raise
+        finally:
+            if run.is_listed:
+                context.control.live.end(files.run_id)
     report.seconds = time.monotonic() - begun
     if report.batches == 0:
         report.mode = "settled"

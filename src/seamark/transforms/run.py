@@ -113,6 +113,7 @@ class StepRun:
     def do(self, situation: Situation, work: Work, *, batches_left: int = 0) -> None:
         """Compute a batch and commit it."""
         begun = time.monotonic()
+        self.attempt.at_batch(self.context, work.mode, self.report.batches + 1, batches_left=batches_left)
         with ExitStack() as stack:
             self._compute_and_commit(situation, work, stack)
         self.report.batches += 1
@@ -165,7 +166,8 @@ class StepRun:
         with ExitStack() as stack:
             done = []
             results = Results.none(self.shape)
-            for work in works:
+            for number, work in enumerate(works, start=1):
+                self.attempt.at_batch(self.context, work.mode, number, batches_left=len(works) - number)
                 gathered = None if work.is_empty else gather(self.shape, work.scope, situation.read, work.known)
                 part = self._compute(situation, work, stack, gathered)
                 done.append(part)

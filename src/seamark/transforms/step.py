@@ -217,7 +217,7 @@ class Step:
         if situation.missing:
             begin_chains(self._context, [self.spec.shape.sources[name] for name in situation.missing], self._makers())
             situation = look(self._context, self.spec, Known.of(self._context))
-        run.attempt.pins = situation.pins
+        run.attempt.read_upto(self._context, situation.pins)
         return decided(situation, config.on_change or self.spec.options.on_change)
 
     def _run(

@@ -1,0 +1,98 @@
+"""A control database that an older version made is brought up when it is opened."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, inspect, make_url, select, text
+
+from seamark.control import Control, upgrade
+from seamark.control.schema import SCHEMA_VERSION, metadata, seamark_schema
+
+VERSION_1 = (Path(__file__).parent / "version_1.sql").read_text()
+
+
+@pytest.fixture
+def version_1(control_url):
+    """A control database as version 1 left it, with a table in it."""
+    url = make_url(control_url)
+    engine = create_engine(url.set(drivername="postgresql+psycopg") if url.get_backend_name() == "postgresql" else url)
+    with engine.begin() as connection:
+        for statement in VERSION_1.split(";"):
+            if statement.strip():
+                connection.execute(text(statement))
+        connection.execute(text("INSERT INTO seamark_schema VALUES (1)"))
+        connection.execute(
+            text(
+                "INSERT INTO table_head VALUES ('posts', 'did:odf:posts', 'root', 'posts-0', 0, 0, 1704110400000,"
+                " 'posts-0', NULL, NULL)"
+            )
+        )
+    engine.dispose()
+    return control_url
+
+
+def _shape(connection):
+    looked_at = inspect(connection)
+    return {
+        table: (
+            [(column["name"], column["nullable"]) for column in looked_at.get_columns(table)],
+            looked_at.get_pk_constraint(table)["constrained_columns"],
+            sorted(index["name"] for index in looked_at.get_indexes(table)),
+        )
+        for table in sorted(looked_at.get_table_names())
+    }
+
+
+def test_an_older_database_becomes_what_a_new_one_is(version_1, tmp_path):
+    Control(version_1).close()
+    opened, new = Control(version_1), Control(f"sqlite:///{tmp_path / 'new.db'}")
+
+    with opened.database.read() as connection:
+        found = _shape(connection)
+        assert connection.execute(select(seamark_schema.c.version)).all() == [(SCHEMA_VERSION,)]
+    with new.database.read() as connection:
+        wanted = _shape(connection)
+    assert set(found) == set(metadata.tables)
+    assert {table: found[table][:2] for table in found} == {table: wanted[table][:2] for table in wanted}
+    for table, (_, _, indexes) in wanted.items():
+        own = [name for name in indexes if not name.startswith("sqlite_")]
+        assert set(own) <= set(found[table][2]), table
+    assert opened.index.head("posts").head_hash == "posts-0"
+    opened.close()
+    new.close()
+
+
+def test_many_can_open_an_older_database_at_once(version_1):
+    together, failures = threading.Barrier(6), []
+
+    def open_one():
+        together.wait()
+        try:
+            Control(version_1).close()
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=open_one) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_an_upgrade_that_fails_half_way_leaves_the_database_as_it_was(version_1, monkeypatch):
+    def fail(connection):
+        connection.execute(text("CREATE TABLE half_done (a INTEGER)"))
+        raise RuntimeError("no further")
+
+    monkeypatch.setitem(upgrade._STEPS, SCHEMA_VERSION, fail)
+    with pytest.raises(RuntimeError, match="no further"):
+        Control(version_1)
+    monkeypatch.undo()
+
+    opened = Control(version_1)
+    with opened.database.read() as connection:
+        assert "half_done" not in inspect(connection).get_table_names()
+        assert connection.execute(select(seamark_schema.c.version)).all() == [(SCHEMA_VERSION,)]
+    opened.close()
