@@ -150,7 +150,11 @@ class LeaseLost(ControlError):
 
 
 class LeaseHeld(ControlError):
-    """Somebody else holds a lease that is needed, and kept it for longer than we wait."""
+    """Somebody else holds a lease that is needed, and kept it for longer than we wait; `lease` is its name."""
+
+    def __init__(self, message: str, hint: str | None = None, *, lease: str | None = None) -> None:
+        self.lease = lease
+        super().__init__(message, hint)
 
 
 class StagedFilesGone(ControlError):
@@ -244,8 +248,8 @@ class InvalidStep(StepError):
 class UnknownStep(StepError):
     """No step of this name is declared."""
 
-    def __init__(self, name: str, known: Sequence[str]) -> None:
-        super().__init__(f"there is no step '{name}'.", hint=did_you_mean(name, known, "Steps"))
+    def __init__(self, name: str, known: Sequence[str], what: str = "Steps") -> None:
+        super().__init__(f"there is no step '{name}'.", hint=did_you_mean(name, known, what))
 
 
 class DefinitionChanged(StepError):
@@ -262,6 +266,13 @@ class BadOutput(StepError):
 
 class FunctionFailed(StepError):
     """A step's function failed, and the run was to stop at that; `__cause__` has its error."""
+
+
+class StepInterrupted(StepError):
+    """What a step runs on failed: a worker was killed, memory or disk ran out. No key is to blame.
+
+    `__cause__` has the error.
+    """
 
 
 class VisitFailed(StepError):

@@ -57,8 +57,10 @@ _LOG_LEVELS = ("CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG")
 KEYS: tuple[Key, ...] = (
     Key("pipeline", Kind.TEXT, "File and variable of the `DataStore` that the command line works on."),
     Key("control", Kind.URL, "Control database: `sqlite:///file` or `postgresql+psycopg://user:password@host/database`."),
+    Key("control_schema", Kind.TEXT, "Schema of a PostgreSQL database that the control tables lie in, made if it is not there: each project in a schema of its own. Without it, the one that the connection finds first."),
     Key("warehouse", Kind.PATH, "Folder of the tables' blocks, slices and rows."),
     Key("block_rows", Kind.COUNT, "Most records in one slice; a larger change is written as several blocks in one commit. A correction takes two.", least=2),
+    Key("block_bytes", Kind.COUNT, "Most bytes of values in one slice, as they are before compression; the records of one key are never parted.", least=1),
     Key("spark.master", Kind.TEXT, "Where Spark runs: `local[*]`, `spark://host:port`, another master URL, or a Spark Connect server `sc://host:port`."),
     Key("spark.driver_memory", Kind.TEXT, "Most memory for Spark's JVM in this process. Counts when the session starts."),
     Key("spark.shuffle_partitions", Kind.COUNT, "Tasks after a shuffle. Without it: as many as cores and at least 2 in local mode, Spark's own default elsewhere.", least=1),

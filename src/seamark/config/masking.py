@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from seamark.config.keys import Key, Kind
+from seamark.texts import without_secrets
 
 _NAMED_SECRET = re.compile(
     r"(?i)((?:^|[?&;\s])[\w.-]*(?:password|passwd|pwd|token|secret)[\w.-]*\s*=\s*)('[^']*'|[^&;\s]*)"
@@ -15,7 +16,7 @@ _SCHEME = re.compile(r"[A-Za-z][\w+.-]*:/{1,3}")
 
 def masked(url: str) -> str:
     """The URL with `***` in place of its password. What cannot be told apart from a password is masked too."""
-    url = _NAMED_SECRET.sub(r"\1***", url)
+    url = without_secrets(_NAMED_SECRET.sub(r"\1***", url))
     scheme = match[0] if (match := _SCHEME.match(url)) else ""
     rest = url[len(scheme) :]
     if scheme in ("sqlite:///", "sqlite+pysqlite:///"):

@@ -94,8 +94,10 @@ class Config:
     file: Path | None = None
     pipeline: str = "pipeline.py:ds"
     control: str = "sqlite:///seamark.db"
+    control_schema: str | None = None
     warehouse: str = "warehouse"
     block_rows: int = 500_000
+    block_bytes: int = 256 << 20
     spark: SparkSettings = field(default_factory=SparkSettings)
     rows: RowSettings = field(default_factory=RowSettings)
     scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)

@@ -1,4 +1,4 @@
-"""The one door through which Arrow tables become Spark frames; nothing else calls Spark's own."""
+"""The doors between Arrow, Parquet files and Spark, in and out; nothing else calls Spark's own."""
 
 from __future__ import annotations
 
@@ -7,22 +7,57 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.types import StructType
 
 
 def spark_frame(session: SparkSession, rows: pa.Table, schema: StructType | None = None) -> DataFrame:
     """A Spark frame of all rows of an Arrow table, with the given types or those that the table has."""
-    from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-    # A time without a zone stays one: left to itself PySpark would read it in the session's time zone.
+    # A time without a zone stays one, and where the schema says that it is a moment, it is one in UTC: left to itself
+    # PySpark would read it in the session's time zone.
     types = schema or from_arrow_schema(rows.schema, prefer_timestamp_ntz=True)
+    if schema is not None and rows.num_columns:
+        rows = rows.cast(to_arrow_schema(schema, timezone="UTC"))
     return session.createDataFrame(_in_full_chunks(rows), types)
 
 
 def empty_frame(session: SparkSession, schema: StructType) -> DataFrame:
     """A Spark frame without rows."""
     return session.createDataFrame([], schema)
+
+
+def arrow_rows(frame: DataFrame) -> pa.Table:
+    """The rows of a Spark frame on the driver, with their moments in UTC whatever the session's time zone."""
+    return in_utc(frame.toArrow())
+
+
+def in_utc(rows: pa.Table) -> pa.Table:
+    """The rows with the same moments in UTC.
+
+    Spark labels moments with the session's time zone. As Python objects of one zone they would be compared by what its
+    clocks show, and there is an hour that those show twice; as text they would be others in every zone.
+    """
+    wanted = pa.schema([field.with_type(_utc_type(field.type)) for field in rows.schema])
+    return rows if wanted == rows.schema or not rows.num_columns else rows.cast(wanted)
+
+
+def _utc_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return kind if kind.tz is None else pa.timestamp(kind.unit, tz="UTC")
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_utc_type(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_utc_type(field.type)) for field in kind.fields])
+    return kind
+
+
+def parquet_reader(session: SparkSession, schema: StructType) -> DataFrameReader:
+    """A reader of Parquet files that takes every one of them as it is, whatever the session would leave out."""
+    reader = session.read.schema(schema).option("datetimeRebaseMode", "CORRECTED")
+    # A file that is missing or damaged is an error. Without these a session may be set up to read on without its rows.
+    return reader.option("ignoreMissingFiles", "false").option("ignoreCorruptFiles", "false")
 
 
 def _in_full_chunks(rows: pa.Table) -> pa.Table:

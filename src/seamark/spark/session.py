@@ -16,6 +16,7 @@ from seamark.spark.conf import DELTA_CONF, runtime_conf, session_conf
 from seamark.spark.jars import DELTA_COORDINATES, delta_jars, existing_jars, fetch_delta_jars
 from seamark.spark.java import java_or_error
 from seamark.spark.launch import launch_environment, new_run_folder, tail_of_logs
+from seamark.spark.starting import starting
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +34,8 @@ def spark_session(settings: SparkSettings | None = None) -> SparkSession:
         if running is not None:
             _check_delta(running)
             return running
-        return _connect(settings) if settings.is_remote else _start(settings)
+        with starting():
+            return _connect(settings) if settings.is_remote else _start(settings)
 
 
 def quiet_query_errors() -> None:
