@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import os
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 from seamark import faults
-from seamark.control import GRACE_SECONDS, BaseVersion
+from seamark.control import GRACE_SECONDS, BaseVersion, LiveRun
 from seamark.control.staging import count_registered
 from seamark.ledger.objects import Objects
+from seamark.tables.collect import bases_to_keep
 
 
 def make_old(folder: Path) -> None:
@@ -231,6 +232,76 @@ def test_bases_are_left_alone_while_somebody_folds(folded, monkeypatch):
     monkeypatch.setattr(leases, "held", watched)
     assert folded.store.gc().count == 2
     assert held == [("fold:clicks", True)]
+
+
+# --- bases that somebody reads ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario("T56")
+@pytest.mark.parametrize(
+    ("written", "newest", "since", "kept"),
+    [
+        ([40, 30, 20, 10], 2, 99, [True, True, False, False]),
+        ([40, 30, 20, 10], 1, 99, [True, False, False, False]),
+        ([40, 30, 20, 10], 1, 25, [True, True, True, False]),  # the third was the newest until the second came, at 30
+        ([40, 30, 20, 10], 1, 0, [True, True, True, True]),
+        ([40, None, 20, 10], 1, 15, [True, True, False, True]),
+        ([], 2, 99, []),
+    ],
+)
+def test_a_base_is_kept_while_somebody_may_have_begun_to_read_it(written, newest, since, kept):
+    assert bases_to_keep(written, newest=newest, since=since) == kept
+
+
+@contextmanager
+def run_at_work(store, step: str, pins: dict[str, int | None], started: float):
+    with store.control.leases.held(f"step:{step}") as lease:
+        store.control.live.begin(LiveRun(f"run of {step}", step, lease, "changes", started, pins))
+        yield
+
+
+@pytest.mark.scenario("T56")
+@pytest.mark.parametrize("grace", [GRACE_SECONDS, 0.0])
+def test_a_live_run_keeps_the_bases_that_it_may_read(folded, grace):
+    began = 0.0  # before any base was replaced: `make_old` sets every file back to then
+    makers = folded.store._context.makers
+    makers["sums"] = "add"
+    with run_at_work(folded.store, "add", {"clicks": 3}, began):
+        assert folded.store.gc(grace=grace).count == 0
+    makers["clicks"] = "count"
+    with run_at_work(folded.store, "count", {"visits": 3}, began):  # it writes the table, and so reads it
+        assert folded.store.gc(grace=grace).count == 0
+    with run_at_work(folded.store, "another program's", {"visits": 3}, began):
+        assert folded.store.gc(grace=grace).count == 0
+    assert folded.bases == [3, 2, 1, 0]
+
+    with run_at_work(folded.store, "add", {"visits": 3}, began):  # neither reads nor writes it
+        assert folded.store.gc(grace=grace).count == 2
+
+
+@pytest.mark.scenario("T56")
+def test_a_run_that_began_later_or_is_dead_keeps_nothing(folded):
+    folded.store._context.makers["sums"] = "add"
+    with run_at_work(folded.store, "add", {"clicks": 3}, started=GRACE_SECONDS + 1):
+        assert folded.store.gc(dry_run=True).count == 2
+    with run_at_work(folded.store, "add", {"clicks": 3}, started=0.0):
+        assert folded.store.gc(dry_run=True).count == 0
+    assert folded.store.gc().count == 2  # its lease is over, so it is not alive
+
+
+@pytest.mark.scenario("T56")
+def test_a_run_that_begins_while_a_base_is_forgotten_can_read_it(folded, monkeypatch):
+    index, drop = folded.store.control.index, folded.store.control.index.drop_bases
+    folded.store._context.makers["sums"] = "add"
+    with ExitStack() as running:
+
+        def drop_and_begin(table: str, versions: list[int]) -> None:
+            running.enter_context(run_at_work(folded.store, "add", {"clicks": 0}, started=0.0))
+            drop(table, versions)
+
+        monkeypatch.setattr(index, "drop_bases", drop_and_begin)
+        assert folded.store.gc().count == 0
+    assert folded.store.gc().count == 2
 
 
 def test_a_file_that_is_gone_since_it_was_listed_is_left_to_whoever_took_it(open_store, clicks_of, monkeypatch):

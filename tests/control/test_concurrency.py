@@ -213,6 +213,7 @@ def test_a_column_can_be_added_when_a_table_was_reserved(open_store, clicks_of):
     lease = other.control.leases.acquire("write:clicks", holder="another")
     free_when_waited_for(store, other, lease)
     grown = store.table("clicks", "number long, page string")
+    store.run()
     assert grown.head.sequence == 3
     assert store.verify().ok
 
@@ -224,6 +225,7 @@ def test_a_writer_that_does_not_know_of_a_new_column_does_not_take_it_away(open_
 
     def grown_meanwhile(_planned):
         other.table("clicks", "number long, page string")
+        other.run()
         return LocalChange(appended_rows(clicks_of(1)))
 
     with pytest.raises(SchemaChangeRefused, match="page"):

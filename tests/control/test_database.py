@@ -27,18 +27,20 @@ def test_the_schema_is_made_once(control_url, commits):
     second.close()
 
 
-def test_many_can_open_an_empty_database_at_once(control_url):
+def test_many_can_begin_to_write_to_an_empty_database_at_once(control_url):
     together = threading.Barrier(8)
     failures = []
 
-    def open_one():
+    def write_first(number):
         together.wait()
         try:
-            Control(control_url).close()
+            opened = Control(control_url)
+            opened.leases.acquire(f"step:{number}")
+            opened.close()
         except Exception as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=open_one) for _ in range(8)]
+    threads = [threading.Thread(target=write_first, args=(number,)) for number in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -48,13 +50,14 @@ def test_many_can_open_an_empty_database_at_once(control_url):
     opened = Control(control_url)
     with opened.database.read() as connection:
         assert connection.execute(select(seamark_schema.c.version)).all() == [(SCHEMA_VERSION,)]
+    assert len(opened.leases.live()) == 8
     opened.close()
 
 
-def test_many_processes_can_open_an_empty_database_at_once(control_url):
+def test_many_processes_can_begin_to_write_to_an_empty_database_at_once(control_url):
     program = (
         "import sys; from seamark.control import Control; print('ready', flush=True); sys.stdin.readline();"
-        f"Control({control_url!r}).close()"
+        f"c = Control({control_url!r}); c.leases.acquire('step:feed'); c.close()"
     )
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     openers = [subprocess.Popen([sys.executable, "-c", program], **pipes) for _ in range(4)]
@@ -121,6 +124,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path):
 
 def test_sqlite_writes_ahead_and_safely(tmp_path):
     control = Control(f"sqlite:///{tmp_path / 'control.db'}")
+    control.leases.acquire("step:feed")
     with control.database.read() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal"
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == 2

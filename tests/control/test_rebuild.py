@@ -189,14 +189,14 @@ def test_a_commit_while_the_chains_are_read_is_not_lost(
 
     if not mirrors:
         monkeypatch.setattr("seamark.tables.publish.mirror_head", lambda *_: None)
-    positions = rebuild._Chain.positions
+    positions = rebuild.positions_of
 
-    def commit_and_read(chain, inputs):
+    def commit_and_read(chains):
         if not committed:
             committed.append(feed.table(table, "number long").append(clicks_of(4)))
-        return positions(chain, inputs)
+        return positions(chains)
 
-    monkeypatch.setattr(rebuild._Chain, "positions", commit_and_read)
+    monkeypatch.setattr(rebuild, "positions_of", commit_and_read)
     with pytest.raises(StoreError, match=f"table '{table}' moved while the chains were read"):
         DataStore.rebuild(control_url, warehouse)
 
@@ -209,13 +209,13 @@ def test_a_head_that_is_mirrored_while_the_chains_are_read_is_noticed(feed, cont
     """A writer with another database, such as the one that this one is a copy of."""
     before = known(feed)
     older = before["heads"]["posts"].schema_block
-    positions = rebuild._Chain.positions
+    positions = rebuild.positions_of
 
-    def moved(chain, inputs):
+    def moved(chains):
         (warehouse / "posts" / "refs" / "head").write_text(older)
-        return positions(chain, inputs)
+        return positions(chains)
 
-    monkeypatch.setattr(rebuild._Chain, "positions", moved)
+    monkeypatch.setattr(rebuild, "positions_of", moved)
     with pytest.raises(StoreError, match="table 'posts' moved"):
         DataStore.rebuild(control_url, warehouse)
     assert known(feed) == before
@@ -266,3 +266,49 @@ def test_a_killed_run_is_in_the_way_for_an_hour(feed, control_url, warehouse, cl
     rebuild.rebuild_control(control, warehouse)
     control.close()
     assert known(feed) == before
+
+
+# --- checkpoints that cannot be believed ------------------------------------------------------------------------------
+
+
+def forget_failures(path):
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"failed": []}))
+
+
+def add_a_field(path):
+    checkpoint = json.loads(path.read_text())
+    checkpoint["failed"][0]["more"] = 1
+    path.write_text(json.dumps(checkpoint))
+
+
+CHANGES = {
+    "its bytes were changed": forget_failures,
+    "its bytes were changed, by a field": add_a_field,
+    "it is empty": lambda path: path.write_bytes(b""),
+    "it is missing": lambda path: path.unlink(),
+}
+
+
+@pytest.mark.scenario("L68")
+@pytest.mark.parametrize("reason", CHANGES)
+def test_a_checkpoint_that_is_not_its_blocks_is_named_and_nothing_is_taken_from_it(
+    feed, control_url, warehouse, reason
+):
+    before = known(feed)
+    head = feed.control.index.head("feed")
+    checkpoint = feed.control.index.block_at("feed", head.data_block).checkpoint_hash
+    CHANGES[reason](warehouse / "feed" / "checkpoints" / checkpoint)
+    lose_everything(feed)
+
+    report = DataStore.rebuild(control_url, warehouse)
+
+    (lost,) = report.lost
+    assert (lost.step, lost.table, lost.block, lost.checkpoint) == (STEP, "feed", head.data_block, checkpoint)
+    assert lost.reason == reason.partition(",")[0]
+    assert (report.failed_keys, report.positions) == (0, 2)
+    assert known(feed) == before | {"failed": []}
+
+
+@pytest.mark.scenario("L68")
+def test_a_healthy_rebuild_has_lost_nothing(feed, control_url, warehouse):
+    assert DataStore.rebuild(control_url, warehouse).lost == ()

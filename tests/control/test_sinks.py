@@ -23,6 +23,19 @@ def test_a_position_moves_forward_and_never_back(control):
     assert control.sinks.all() == [SinkPosition("out", "posts", 5), SinkPosition("out", "users", 1)]
 
 
+def test_a_position_is_one_in_a_target(control):
+    lease = control.leases.acquire("sink:out")
+    control.sinks.keep(lease, "out", "posts", 5)  # as versions did that did not write the target down
+    assert control.sinks.position("out", "posts", "here") == 5
+    control.sinks.keep(lease, "out", "posts", 5, "here")
+    assert control.sinks.position("out", "posts", "there") is None
+    assert control.sinks.backlog("out", "posts", "there").position is None
+    control.sinks.keep(lease, "out", "posts", 2, "there")
+    assert control.sinks.all() == [SinkPosition("out", "posts", 2, "there")]
+    control.sinks.keep(lease, "out", "posts", 1, "there")
+    assert control.sinks.position("out", "posts", "there") == 2
+
+
 def test_a_position_can_be_forgotten(control):
     lease = control.leases.acquire("sink:out")
     control.sinks.keep(lease, "out", "posts", 3)

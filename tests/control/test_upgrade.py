@@ -1,4 +1,4 @@
-"""A control database that an older version made is brought up when it is opened."""
+"""A control database that an older version made is brought up by the first who writes to it, and read before that."""
 
 import threading
 from pathlib import Path
@@ -44,8 +44,49 @@ def _shape(connection):
     }
 
 
+def _stands(url):
+    """The version and the tables that a database has on its disk, looked at without Seamark."""
+    parsed = make_url(url)
+    engine = create_engine(parsed.set(drivername="postgresql+psycopg") if "postgres" in url else parsed)
+    with engine.connect() as connection:
+        version = connection.execute(text("SELECT version FROM seamark_schema")).scalar_one()
+        tables = set(inspect(connection).get_table_names())
+    engine.dispose()
+    return version, tables
+
+
+@pytest.mark.scenario("T62")
+def test_an_older_database_can_be_looked_at_and_stays_as_it_is(version_1):
+    """The older Seamark goes on with it: it would refuse one that was brought up."""
+    before, opened = _stands(version_1), Control(version_1)
+    for _ in range(2):
+        assert opened.index.head("posts").head_hash == "posts-0"
+        assert opened.live.all() == []  # of which the older version knew nothing
+        with opened.database.read() as connection:
+            assert connection.execute(select(seamark_schema.c.version)).all() == [(SCHEMA_VERSION,)]
+    assert _stands(version_1) == before
+
+    assert opened.leases.acquire("step:feed") is not None
+
+    assert _stands(version_1) == (SCHEMA_VERSION, set(metadata.tables))
+    assert opened.index.head("posts").head_hash == "posts-0"
+    opened.close()
+
+
+@pytest.mark.scenario("T62")
+def test_somebody_who_looks_sees_what_is_brought_up_meanwhile(version_1):
+    looks, writes = Control(version_1), Control(version_1)
+    assert looks.leases.live() == []
+    writes.leases.acquire("step:feed")
+    assert [lease.name for lease in looks.leases.live()] == ["step:feed"]
+    looks.close()
+    writes.close()
+
+
 def test_an_older_database_becomes_what_a_new_one_is(version_1, tmp_path):
-    Control(version_1).close()
+    older = Control(version_1)
+    older.leases.acquire("step:feed")
+    older.close()
     opened, new = Control(version_1), Control(f"sqlite:///{tmp_path / 'new.db'}")
 
     with opened.database.read() as connection:
@@ -63,17 +104,21 @@ def test_an_older_database_becomes_what_a_new_one_is(version_1, tmp_path):
     new.close()
 
 
-def test_many_can_open_an_older_database_at_once(version_1):
+def test_many_can_read_and_write_an_older_database_at_once(version_1):
     together, failures = threading.Barrier(6), []
 
-    def open_one():
+    def open_one(number):
         together.wait()
         try:
-            Control(version_1).close()
+            opened = Control(version_1)
+            assert opened.index.head("posts").head_hash == "posts-0"
+            if number % 2:
+                opened.leases.acquire(f"step:{number}")
+            opened.close()
         except Exception as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=open_one) for _ in range(6)]
+    threads = [threading.Thread(target=open_one, args=(number,)) for number in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -88,10 +133,11 @@ def test_an_upgrade_that_fails_half_way_leaves_the_database_as_it_was(version_1,
 
     monkeypatch.setitem(upgrade._STEPS, SCHEMA_VERSION, fail)
     with pytest.raises(RuntimeError, match="no further"):
-        Control(version_1)
+        Control(version_1).leases.acquire("step:feed")
     monkeypatch.undo()
 
     opened = Control(version_1)
+    opened.leases.acquire("step:feed")
     with opened.database.read() as connection:
         assert "half_done" not in inspect(connection).get_table_names()
         assert connection.execute(select(seamark_schema.c.version)).all() == [(SCHEMA_VERSION,)]

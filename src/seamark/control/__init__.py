@@ -11,6 +11,8 @@ from seamark.control.index import Index
 from seamark.control.leases import Keeper, Leases
 from seamark.control.live import LiveRuns
 from seamark.control.model import (
+    UNKNOWN_OUTPUTS,
+    Adoption,
     BaseVersion,
     BlockEntry,
     CommitRequest,
@@ -24,14 +26,20 @@ from seamark.control.model import (
     RunTotals,
     TableAppend,
     TableHead,
+    outputs_key,
+    outputs_of_lease,
+    step_lease_name,
 )
 from seamark.control.offsets import Backlog, Offsets
 from seamark.control.rebuild import Restored, meanwhile_moved, restore
 from seamark.control.sinks import SinkBacklog, SinkPosition, Sinks
+from seamark.control.snapshot import Row, Snapshot, Snapshots
 from seamark.control.staging import GRACE_SECONDS, Staging
 
 __all__ = [
     "GRACE_SECONDS",
+    "UNKNOWN_OUTPUTS",
+    "Adoption",
     "Backlog",
     "BaseVersion",
     "BlockEntry",
@@ -50,15 +58,21 @@ __all__ = [
     "Offsets",
     "Position",
     "Restored",
+    "Row",
     "RunRecord",
     "RunTotals",
     "SinkBacklog",
     "SinkPosition",
     "Sinks",
+    "Snapshot",
+    "Snapshots",
     "Staging",
     "TableAppend",
     "TableHead",
     "meanwhile_moved",
+    "outputs_key",
+    "outputs_of_lease",
+    "step_lease_name",
     "write_lease_name",
 ]
 
@@ -66,14 +80,17 @@ __all__ = [
 class Control:
     """A control database with all that can be done with it."""
 
-    def __init__(self, url: str, *, clock: Clock | None = None, lease_seconds: float = 30.0) -> None:
-        self.database = Database(url, lease_seconds)
+    def __init__(
+        self, url: str, *, schema: str | None = None, clock: Clock | None = None, lease_seconds: float = 30.0
+    ) -> None:
+        self.database = Database(url, lease_seconds, schema)
         self.clock: Clock = clock or SystemClock()
         self.index = Index(self.database)
         self.leases = Leases(self.database, lease_seconds)
         self.live = LiveRuns(self.database)
         self.offsets = Offsets(self.database)
         self.sinks = Sinks(self.database)
+        self.snapshots = Snapshots(self.database)
         self.staging = Staging(self.database, self.clock)
 
     def commit(self, request: CommitRequest) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.exc import DBAPIError, OperationalError
@@ -22,6 +22,7 @@ from seamark.control.model import (
     RunRecord,
     TableAppend,
     TableHead,
+    indexed_key,
 )
 from seamark.control.schema import block, lease, run, table_head, transform_input_offset, transform_meta
 from seamark.control.staging import count_registered, forget
@@ -34,6 +35,7 @@ from seamark.errors import (
     PositionConflict,
     StagedFilesGone,
 )
+from seamark.texts import MOST_LOGGED, storable
 
 # Seconds before each try of a commit. A server that is started again is away for a second or two.
 PAUSES_AFTER_A_LOST_ANSWER = (0.0, 0.0, 0.2, 1.0, 3.0)
@@ -92,10 +94,10 @@ def _commit(database: Database, connection: Connection, request: CommitRequest, 
     for append in request.appends:
         _insert_blocks(connection, append)
     for position in request.positions:
-        _move_position(database, connection, position)
+        _move_position(database, connection, replace(position, outputs=request.outputs))
     _record_keys(database, connection, request)
     forget(connection, request.run.run_id, request.staged)
-    save_run(database, connection, request.run, token)
+    save_run(database, connection, replace(request.run, outputs=request.outputs or request.run.outputs), token)
     faults.reached("in-transaction")
 
 
@@ -170,7 +172,8 @@ def _insert_blocks(connection: Connection, append: TableAppend) -> None:
 def _move_position(database: Database, connection: Connection, new: Position) -> None:
     """Replace a position as a whole when the new one is further on, for NULL and ties too: the documents' GREATEST."""
     offsets = transform_input_offset
-    which = (offsets.c.transformation_id == new.step) & (offsets.c.input_table_name == new.input_table)
+    which = (offsets.c.transformation_id == new.step) & (offsets.c.outputs == new.outputs)
+    which &= offsets.c.input_table_name == new.input_table
     row = connection.execute(select(offsets).where(which).with_for_update()).one_or_none()
     standing_generation = 0 if row is None else row.generation
     if standing_generation != new.generation:
@@ -186,8 +189,8 @@ def _move_position(database: Database, connection: Connection, new: Position) ->
         "block_hash": new.block_hash,
     }
     if row is None:
-        keys = {"transformation_id": new.step, "input_table_name": new.input_table, "generation": new.generation}
-        if not database.insert_if_absent(connection, offsets, {**keys, **values}):
+        keys = {"transformation_id": new.step, "outputs": new.outputs, "input_table_name": new.input_table}
+        if not database.insert_if_absent(connection, offsets, {**keys, "generation": new.generation, **values}):
             # somebody made the row in between: now it can be compared with
             _move_position(database, connection, new)
     elif row.block_sequence is None or (new.block_sequence or 0) > row.block_sequence:
@@ -196,34 +199,41 @@ def _move_position(database: Database, connection: Connection, new: Position) ->
 
 def _record_keys(database: Database, connection: Connection, request: CommitRequest) -> None:
     for step, key in request.recovered:
-        gone = (transform_meta.c.transformation_id == step) & (transform_meta.c.key == key)
-        connection.execute(delete(transform_meta).where(gone))
+        gone = (transform_meta.c.transformation_id == step) & (transform_meta.c.outputs == request.outputs)
+        connection.execute(delete(transform_meta).where(gone, transform_meta.c.key == indexed_key(key)))
     for failed in request.failed:
-        save_failed_key(database, connection, failed)
+        save_failed_key(database, connection, replace(failed, outputs=request.outputs))
     for covered in request.covered:
-        _save_covered_key(database, connection, covered)
+        _save_covered_key(database, connection, covered, request.outputs)
 
 
 def save_failed_key(database: Database, connection: Connection, failed: FailedKey) -> None:
     """Write a failed key over what stands for it."""
-    values = asdict(failed)
+    values = {**asdict(failed), **_key_columns(failed.key), "error": storable(failed.error)}
     values["transformation_id"] = values.pop("step")
     statement = database.insert(transform_meta).values(is_success=False, **values)
-    keys = ["transformation_id", "key"]
+    keys = ["transformation_id", "outputs", "key"]
     connection.execute(statement.on_conflict_do_update(index_elements=keys, set_={"is_success": False, **values}))
 
 
-def _save_covered_key(database: Database, connection: Connection, covered: CoveredKey) -> None:
+def _save_covered_key(database: Database, connection: Connection, covered: CoveredKey, outputs: str) -> None:
     values = {"process_ts": covered.process_ts, "read_at": covered.read_at, "is_success": True}
     values |= {"error": None, "attempts": 0, "retry_after": None}
-    names = {"transformation_id": covered.step, "key": covered.key}
+    names = {"transformation_id": covered.step, "outputs": outputs, **_key_columns(covered.key)}
     statement = database.insert(transform_meta).values(**names, **values)
-    connection.execute(statement.on_conflict_do_update(index_elements=list(names), set_=values))
+    keys = ["transformation_id", "outputs", "key"]
+    connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=values))
+
+
+def _key_columns(key: str) -> dict[str, str | None]:
+    short = indexed_key(key)
+    return {"key": short, "whole_key": None if short == key else key}
 
 
 def save_run(database: Database, connection: Connection, record: RunRecord, token: str | None) -> None:
     """Write a run's row, or write it anew after a further commit of the same run."""
-    values = {**asdict(record), "commit_token": token}
+    error = None if record.error is None else storable(record.error, MOST_LOGGED)
+    values = {**asdict(record), "error": error, "commit_token": token}
     statement = database.insert(run).values(**values)
     connection.execute(statement.on_conflict_do_update(index_elements=["run_id"], set_=values))
 

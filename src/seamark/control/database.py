@@ -4,60 +4,108 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TypeVar, cast
 
-from sqlalchemy import Connection, Engine, Table, create_engine, event, insert, inspect, select, text
+from sqlalchemy import Connection, Table, insert, inspect, select, text
 from sqlalchemy.dialects.postgresql import Insert
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, OperationalError
-from sqlalchemy.pool import ConnectionPoolEntry
 
+from seamark.control.postgres import check_schema, lock_schema, open_engine
 from seamark.control.schema import SCHEMA_VERSION, metadata, seamark_schema
+from seamark.control.sqlite import (
+    WRITING,
+    database_file,
+    empty_engine,
+    is_read_only,
+    make_folder,
+    refuse_occupied,
+    sqlite_engine,
+)
 from seamark.control.upgrade import upgrade
-from seamark.errors import ControlUnavailable, SchemaTooNew
+from seamark.errors import ConfigError, ControlUnavailable, SchemaTooNew
 
 T = TypeVar("T")
 
 # Waiting for a lock and idling inside a transaction must end before a lease does, whatever its term: else a run could
 # hold a lock that it no longer has the right to hold.
 LOCK_TIMEOUT_SECONDS = 15
-_WRITING = "seamark_writing"
-_SCHEMA_LOCK = 7326170  # an arbitrary number, the same for every Seamark, for PostgreSQL's advisory lock
 
 
 class Database:
-    """A control database on SQLite or PostgreSQL, its tables made if they are not there yet."""
+    """A control database on SQLite or PostgreSQL.
 
-    def __init__(self, url: str, lease_seconds: float = 30.0) -> None:
+    Opening one and reading it writes nothing. Its tables are made, or brought up from an older version, by the first
+    transaction that writes: others may go on with an older Seamark while somebody only looks.
+
+    `schema` is the schema of a PostgreSQL database that they lie in, made as well; without it the one that the
+    connection finds first.
+    """
+
+    def __init__(self, url: str, lease_seconds: float = 30.0, schema: str | None = None) -> None:
         self._url = _parse(url)
+        self._schema = schema
         limit = min(LOCK_TIMEOUT_SECONDS, lease_seconds / 2)
         self.is_sqlite = self._url.get_backend_name() == "sqlite"
-        self._engine = _sqlite_engine(self._url, limit) if self.is_sqlite else _postgres_engine(self._url, limit)
+        if schema is not None:
+            self._check_schema(schema)
+        self._file = database_file(self._url) if self.is_sqlite else None
+        self.is_read_only = is_read_only(self._file)  # a file, or its folder, without the right to write there
+        self._engine = sqlite_engine(self._url, limit) if self.is_sqlite else open_engine(self._url, schema, limit)
+        self._nothing = empty_engine()
+        self._is_ready = False  # the tables are known to be there, in this version
         try:
-            self._retrying(self._prepare_schema)
+            self._standing_version()
         except DBAPIError as error:
             raise self._unavailable(error) from error
 
     @property
     def shown_url(self) -> str:
         """The URL as it may be shown: without the password."""
-        hidden = {name: "***" if "password" in name.lower() else value for name, value in self._url.query.items()}
-        return self._url.set(query=hidden).render_as_string(hide_password=True).replace("%2A%2A%2A", "***")
+        hidden = {name: value if name in _SHOWN_OPTIONS else "***" for name, value in self._url.query.items()}
+        shown = self._url.set(query=hidden).render_as_string(hide_password=True).replace("%2A%2A%2A", "***")
+        return shown if self._schema is None else f"{shown}, schema '{self._schema}'"
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A transaction that sees one state of the database and changes nothing."""
-        with self._reachable(), self._engine.connect() as connection:
-            yield connection
+        with self._reachable():
+            found = self._standing_version()
+            engine = self._nothing if found is None else self._engine
+            with engine.connect() as connection:
+                if found is not None and found < SCHEMA_VERSION:
+                    # For this transaction alone: it is taken back at its end.
+                    connection = connection.execution_options(**{WRITING: True})
+                    self._bring_up(connection)
+                yield connection
+
+    @contextmanager
+    def read_at_once(self) -> Iterator[Connection]:
+        """The same where several statements must see one state; on PostgreSQL each would see a later one otherwise."""
+        with self._reachable():
+            found = self._standing_version()
+            with (self._nothing if found is None else self._engine).connect() as plain:
+                is_older = found is not None and found < SCHEMA_VERSION
+                isolation = {} if plain.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
+                connection = plain.execution_options(**isolation, **({WRITING: True} if is_older else {}))
+                if is_older:
+                    self._bring_up(connection)
+                yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """A transaction that is alone (SQLite) or locks what it selects `FOR UPDATE` (PostgreSQL)."""
-        with self._reachable(), self._engine.connect() as connection:
-            connection = connection.execution_options(**{_WRITING: True})
+        with self._reachable():
+            self._make_ready()
+            with self._writing() as connection:
+                yield connection
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        with self._engine.connect() as plain:
+            connection = plain.execution_options(**{WRITING: True})
             with connection.begin():
                 yield connection
 
@@ -65,18 +113,16 @@ class Database:
         """Do `work` in a write transaction; a lock that was waited for in vain is waited for three times."""
 
         def attempt() -> T:
-            with self._engine.connect() as plain:
-                connection = plain.execution_options(**{_WRITING: True})
-                with connection.begin():
-                    return work(connection)
+            with self._writing() as connection:
+                return work(connection)
 
         with self._reachable():
+            self._make_ready()
             return self._retrying(attempt)
 
     def now(self, connection: Connection) -> float:
         """The database's own time, in seconds since 1970: the one clock that all its users share."""
-        asked = "SELECT (julianday('now') - 2440587.5) * 86400.0" if self.is_sqlite else _POSTGRES_NOW
-        return float(connection.execute(text(asked)).scalar_one())
+        return float(connection.execute(text(_NOW[connection.dialect.name])).scalar_one())
 
     def insert(self, table: Table) -> Insert:
         """An INSERT that can be told what to do on conflict; SQLite and PostgreSQL say it with the same words."""
@@ -91,6 +137,7 @@ class Database:
     def close(self) -> None:
         """Give back all connections."""
         self._engine.dispose()
+        self._nothing.dispose()
 
     @contextmanager
     def _reachable(self) -> Iterator[None]:
@@ -103,10 +150,13 @@ class Database:
             raise
 
     def _unavailable(self, error: DBAPIError) -> ControlUnavailable:
-        reason = str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else type(error.orig).__name__
+        said = str(error.orig).strip()
+        return self._refused(said.splitlines()[0] if said else type(error.orig).__name__)
+
+    def _refused(self, reason: str) -> ControlUnavailable:
         return ControlUnavailable(
             f"the control database {self.shown_url} cannot be used: {reason}. Nothing was changed.",
-            hint="check that it runs and that the URL, user and password are right; `seamark doctor` tries it.",
+            hint=_hint_for(reason),
         )
 
     def _retrying(self, work: Callable[[], T]) -> T:
@@ -118,21 +168,58 @@ class Database:
                     raise
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    def _prepare_schema(self) -> None:
-        with self._engine.connect() as plain:
-            if self._version(plain) == SCHEMA_VERSION:
-                return
-        with self._engine.connect() as plain:
-            connection = plain.execution_options(**{_WRITING: True})
-            with connection.begin():
-                if not self.is_sqlite:  # two processes may open an empty or older database at once
-                    connection.execute(text(f"SELECT pg_advisory_xact_lock({_SCHEMA_LOCK})"))
-                found = self._version(connection)
-                if found is None:
-                    metadata.create_all(connection)
-                    connection.execute(insert(seamark_schema).values(version=SCHEMA_VERSION))
-                elif found < SCHEMA_VERSION:
-                    upgrade(connection, found)
+    def _standing_version(self) -> int | None:
+        """The version of the tables that stand, None while there are none; nothing is written to find out."""
+        if self._is_ready:
+            return SCHEMA_VERSION
+        if self._file is not None and not self._file.exists():  # looking into it would make the file
+            refuse_occupied(self._file)
+            return None
+        found = self._retrying(self._look)
+        self._is_ready = found == SCHEMA_VERSION
+        return found
+
+    def _look(self) -> int | None:
+        with self._engine.connect() as connection:
+            return self._version(connection)
+
+    def _make_ready(self) -> None:
+        """Make the tables, or bring them up, before anything is written."""
+        if self.is_read_only:  # what is read may be a copy in memory, which would take it
+            raise self._refused("attempt to write a readonly database")
+        if self._standing_version() == SCHEMA_VERSION:
+            return
+        if self._file is not None:
+            make_folder(self._file)
+
+        def bring_up() -> None:
+            with self._writing() as connection:
+                self._bring_up(connection)
+
+        try:
+            self._retrying(bring_up)
+        except DBAPIError as error:  # also what a user may not do
+            raise self._unavailable(error) from error
+        self._is_ready = True
+
+    def _bring_up(self, connection: Connection) -> None:
+        if connection.dialect.name != "sqlite":  # two processes may do so at once
+            lock_schema(connection)
+        found = self._version(connection)
+        if found is None:
+            metadata.create_all(connection)
+            connection.execute(insert(seamark_schema).values(version=SCHEMA_VERSION))
+        elif found < SCHEMA_VERSION:
+            upgrade(connection, found)
+
+    def _check_schema(self, schema: str) -> None:
+        if self.is_sqlite:
+            raise ConfigError(
+                f"control_schema is '{schema}', and the control database {self._url} is SQLite, which has no schemas. "
+                "Nothing was opened.",
+                hint="leave control_schema out: on SQLite each project has a file of its own, in `control`.",
+            )
+        check_schema(schema)
 
     def _version(self, connection: Connection) -> int | None:
         """The version of the schema that stands; None if there is none yet, `SchemaTooNew` if it is ahead of us."""
@@ -148,7 +235,14 @@ class Database:
         return found
 
 
-_POSTGRES_NOW = "SELECT extract(epoch FROM clock_timestamp())"
+_NOW = {
+    "sqlite": "SELECT (julianday('now') - 2440587.5) * 86400.0",
+    "postgresql": "SELECT extract(epoch FROM clock_timestamp())",
+}
+# Options of a URL that hold no secret; of any other, which may be a password that went astray, the value is not shown.
+_SHOWN_OPTIONS = frozenset(
+    ("application_name", "connect_timeout", "dbname", "host", "keepalives", "port", "sslmode", "target_session_attrs")
+)
 
 
 def _parse(url: str) -> URL:
@@ -172,48 +266,27 @@ def _parse(url: str) -> URL:
     )
 
 
-def _sqlite_engine(url: URL, lock_seconds: float) -> Engine:
-    if url.database and url.database != ":memory:":
-        _make_folder(Path(url.database).parent)
-    engine = create_engine(url, connect_args={"timeout": lock_seconds})
-
-    @event.listens_for(engine, "connect")
-    def _on_connect(connection: object, _entry: ConnectionPoolEntry) -> None:
-        connection.isolation_level = None  # type: ignore[attr-defined]  # transactions are begun below, not by the driver
-        cursor = connection.cursor()  # type: ignore[attr-defined]
-        cursor.execute("PRAGMA journal_mode=WAL")
-        cursor.execute("PRAGMA synchronous=FULL")  # a commit that was acknowledged survives a power cut
-        cursor.close()
-
-    @event.listens_for(engine, "begin")
-    def _on_begin(connection: Connection) -> None:
-        # A transaction that first reads and then writes could find that somebody wrote in between; one that is going to
-        # write takes the lock at once.
-        writing = connection.get_execution_options().get(_WRITING, False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
-
-    return engine
+# What a database says, and what to do about it: the first that fits.
+_HINTS = (
+    ("readonly database", "the file is read-only: give yourself the right to write to it and to its folder."),
+    ("read-only transaction", "the server is a read-only copy: let `control` name the one that is written to."),
+    ("unable to open database file", "its folder is not there or may not be written to: correct `control`."),
+    ("not a database", "the file is something else, or damaged: correct `control`, or restore it from a copy."),
+    ("database is locked", "another program has kept it locked: wait for it to end, then run again."),
+    ("disk is full", "free some space on its disk, then run again."),
+    ("password authentication failed", "correct user or password in `control`."),
+    ("Connection refused", "start the server, or correct host and port in `control`."),
+    ("resolve host", "correct the host in `control`, or check the network's name service."),
+    ("does not exist", "create it, or correct its name in `control`."),
+    ("permission denied", "give the user the right to it on the server."),
+)
 
 
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ControlUnavailable(
-            f"the control database cannot be used: its folder {folder} cannot be made ({error.strerror}).",
-            hint="write the URL like sqlite:///seamark.db, with a folder that you may write to.",
-        ) from error
-
-
-def _postgres_engine(url: URL, lock_seconds: float) -> Engine:
-    limit = f"{int(lock_seconds * 1000)}ms"
-    options = f"-c lock_timeout={limit} -c idle_in_transaction_session_timeout={limit}"
-    return create_engine(
-        url,
-        pool_pre_ping=True,  # a connection that died while idle is replaced without anybody noticing
-        max_overflow=20,
-        connect_args={"options": options, "application_name": "seamark", "connect_timeout": 10},
-    )
+def _hint_for(reason: str) -> str:
+    for sign, hint in _HINTS:
+        if sign.lower() in reason.lower():
+            return hint
+    return "check that it runs and that the URL, user and password are right; `seamark doctor` tries it."
 
 
 def _is_lock_timeout(error: OperationalError) -> bool:

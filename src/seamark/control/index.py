@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, delete, func, select
+from sqlalchemy import ColumnElement, Row, delete, false, func, or_, select, update
 
-from seamark.clock import from_millis
+from seamark.clock import from_millis, to_millis
 from seamark.control.database import Database
 from seamark.control.model import (
     BaseVersion,
@@ -20,6 +21,9 @@ from seamark.control.model import (
     TableHead,
 )
 from seamark.control.schema import base, block, run, table_head, transform_input_offset, transform_meta
+
+# Where a block was folded twice, the later Delta version is the one that was written anew.
+_NEWEST_BASE = (base.c.sequence.desc(), base.c.delta_version.desc())
 
 
 class Index:
@@ -49,15 +53,30 @@ class Index:
         return self._blocks(wanted.order_by(block.c.sequence))
 
     def blocks(
-        self, table: str, *, newest: int | None = None, kinds: Sequence[str] | None = None, upto: int | None = None
+        self,
+        table: str,
+        *,
+        newest: int | None = None,
+        kinds: Sequence[str] | None = None,
+        upto: int | None = None,
+        upto_time: datetime | None = None,
     ) -> list[BlockEntry]:
-        """Blocks of a table, newest first: at most `newest` of them, of the given kinds, up to a sequence."""
+        """Blocks of a table, newest first: at most `newest` of them, of the given kinds, up to a sequence or a time."""
         wanted = select(block).where(block.c.table_name == table).order_by(block.c.sequence.desc())
         if kinds is not None:
             wanted = wanted.where(block.c.kind.in_(list(kinds)))
         if upto is not None:
             wanted = wanted.where(block.c.sequence <= upto)
+        if upto_time is not None:
+            wanted = wanted.where(block.c.system_time <= to_millis(upto_time))
         return self._blocks(wanted if newest is None else wanted.limit(newest))
+
+    def oldest(self, table: str, kind: str) -> BlockEntry | None:
+        """The oldest block of a kind in a table's chain, or None."""
+        found = self._blocks(
+            select(block).where(block.c.table_name == table, block.c.kind == kind).order_by(block.c.sequence).limit(1)
+        )
+        return found[0] if found else None
 
     def block_at(self, table: str, block_hash: str) -> BlockEntry | None:
         """The block with this hash in a table's chain, or None."""
@@ -86,16 +105,17 @@ class Index:
             return [_block(row) for row in connection.execute(wanted)]
 
     def bases(self, table: str) -> list[BaseVersion]:
-        """The kept bases of a table, newest first."""
+        """The kept bases of a table, newest first, but for those that are distrusted."""
+        wanted = select(base).where(base.c.table_name == table, base.c.distrusted_at.is_(None))
         with self._database.read() as connection:
-            rows = connection.execute(select(base).where(base.c.table_name == table).order_by(base.c.sequence.desc()))
-            return [_base(row) for row in rows]
+            return [_base(row) for row in connection.execute(wanted.order_by(*_NEWEST_BASE))]
 
     def all_bases(self) -> dict[str, list[BaseVersion]]:
-        """The kept bases of all tables, newest first, in one query."""
+        """The kept bases of all tables, newest first, in one query, but for those that are distrusted."""
         found: dict[str, list[BaseVersion]] = {}
+        wanted = select(base).where(base.c.distrusted_at.is_(None)).order_by(*_NEWEST_BASE)
         with self._database.read() as connection:
-            for row in connection.execute(select(base).order_by(base.c.sequence.desc())):
+            for row in connection.execute(wanted):
                 found.setdefault(row.table_name, []).append(_base(row))
         return found
 
@@ -104,6 +124,18 @@ class Index:
         values = {name: getattr(version, name) for name in ("delta_version", "sequence", "last_offset", "row_count")}
         statement = self._database.insert(base).values(table_name=version.table, **values).on_conflict_do_nothing()
         self._database.write_retrying(lambda c: c.execute(statement))
+
+    def distrust_bases(self, table: str, delta_versions: Sequence[int], now: float) -> None:
+        """Remember that some bases of a table hold other rows than its log, so that nobody reads them."""
+        ours = (base.c.table_name == table) & base.c.delta_version.in_(list(delta_versions))
+        told = update(base).where(ours, base.c.distrusted_at.is_(None)).values(distrusted_at=now)
+        self._database.write_retrying(lambda c: c.execute(told))
+
+    def distrusted_bases(self, table: str) -> set[int]:
+        """The Delta versions of a table that are distrusted."""
+        wanted = select(base.c.delta_version).where(base.c.table_name == table, base.c.distrusted_at.is_not(None))
+        with self._database.read() as connection:
+            return set(connection.execute(wanted).scalars())
 
     def drop_bases(self, table: str, delta_versions: Sequence[int] | None = None) -> None:
         """Forget some bases of a table, or all of them."""
@@ -114,8 +146,8 @@ class Index:
 
     def tail_sizes(self) -> dict[str, tuple[int, int]]:
         """Records and slices after the newest base, by table, for all tables that have data."""
-        newest = select(base.c.table_name, func.max(base.c.last_offset).label("folded")).group_by(base.c.table_name)
-        folded = newest.subquery()
+        newest = select(base.c.table_name, func.max(base.c.last_offset).label("folded"))
+        folded = newest.where(base.c.distrusted_at.is_(None)).group_by(base.c.table_name).subquery()
         after_base = block.c.last_offset > func.coalesce(folded.c.folded, -1)
         records = func.coalesce(func.sum(block.c.last_offset - block.c.first_offset + 1), 0)
         counted = (
@@ -128,7 +160,7 @@ class Index:
             return {name: (int(rows), int(slices)) for name, rows, slices in connection.execute(counted)}
 
     def positions(self, step: str | None = None) -> list[Position]:
-        """The positions of a step, or of all steps."""
+        """The positions of a step, or of all steps, for whatever outputs."""
         wanted = select(transform_input_offset)
         if step is not None:
             wanted = wanted.where(transform_input_offset.c.transformation_id == step)
@@ -136,20 +168,23 @@ class Index:
             return [_position(row) for row in connection.execute(wanted)]
 
     def failed_keys(self, step: str | None = None) -> list[FailedKey]:
-        """The failed keys of a step, or of all steps."""
+        """The failed keys of a step, or of all steps, for whatever outputs."""
         wanted = select(transform_meta).where(transform_meta.c.is_success.is_(False))
         if step is not None:
             wanted = wanted.where(transform_meta.c.transformation_id == step)
         with self._database.read() as connection:
             return [_failed_key(row) for row in connection.execute(wanted)]
 
-    def covered_keys(self, step: str) -> list[CoveredKey]:
-        """The keys that limited runs of a step have computed ahead of its positions."""
+    def covered_keys(self, step: str, outputs: str | None = None) -> list[CoveredKey]:
+        """The keys that limited runs of a step have computed ahead of its positions, for these or whatever outputs."""
         meta = transform_meta
-        wanted = select(meta.c.key, meta.c.process_ts, meta.c.read_at)
+        wanted = select(meta.c.key, meta.c.whole_key, meta.c.process_ts, meta.c.read_at)
         wanted = wanted.where(meta.c.transformation_id == step, meta.c.is_success.is_(True))
+        if outputs is not None:
+            wanted = wanted.where(meta.c.outputs == outputs)
         with self._database.read() as connection:
-            return [CoveredKey(step, row.key, row.process_ts, row.read_at) for row in connection.execute(wanted)]
+            found = connection.execute(wanted)
+            return [CoveredKey(step, row.whole_key or row.key, row.process_ts, row.read_at) for row in found]
 
     def newest_before(self, table: str, sequence: int) -> BlockEntry | None:
         """The newest block with data at or before a sequence, or None if there is none."""
@@ -158,17 +193,37 @@ class Index:
         found = self._blocks(wanted)
         return found[0] if found else None
 
-    def runs(self, step: str | None = None, newest: int = 20) -> list[RunRecord]:
-        """The newest runs, of one step or of all."""
+    def runs(self, step: str | None = None, newest: int = 20, outputs: str | None = None) -> list[RunRecord]:
+        """The newest runs, of one step or of all; with `outputs` those of the step that has these."""
         wanted = select(run).order_by(run.c.started.desc()).limit(newest)
         if step is not None:
-            wanted = wanted.where(run.c.step == step)
+            wanted = wanted.where(_runs_of(step, outputs))
         with self._database.read() as connection:
             return [_run(row) for row in connection.execute(wanted)]
 
-    def run_totals(self, steps: Sequence[str]) -> list[RunTotals]:
-        """What the runs of these steps did in all, and the newest run of each; a step without runs is left out."""
-        ours = run.c.step.in_(list(steps))
+    def run_modes(self, step: str, since: float, outputs: str | None = None) -> tuple[str, ...]:
+        """The modes of a step's runs that began after a moment, each once."""
+        wanted = select(run.c.mode).where(_runs_of(step, outputs), run.c.started > since)
+        wanted = wanted.distinct().order_by(run.c.mode)
+        with self._database.read() as connection:
+            return tuple(connection.execute(wanted).scalars())
+
+    def last_changes(self) -> dict[str, datetime]:
+        """When each table that has records got its newest ones, by table."""
+        newest = select(block.c.table_name, func.max(block.c.system_time).label("at")).group_by(block.c.table_name)
+        with self._database.read() as connection:
+            rows = connection.execute(newest.where(block.c.last_offset.is_not(None)))
+            return {row.table_name: from_millis(row.at) for row in rows}
+
+    def run_totals(self, steps: Mapping[str, str] | Sequence[str]) -> list[RunTotals]:
+        """What the runs of these steps did in all, and the newest run of each; a step without runs is left out.
+
+        Given with their outputs, they are the steps with these.
+        """
+        if isinstance(steps, Mapping):
+            ours = or_(false(), *[_runs_of(step, outputs) for step, outputs in steps.items()])
+        else:
+            ours = run.c.step.in_(list(steps))
         runs = func.count().label("runs")
         rows = [func.sum(func.coalesce(column, 0)).label(column.name) for column in (run.c.rows_in, run.c.rows_out)]
         counted = select(run.c.step, run.c.outcome, runs, *rows).where(ours).group_by(run.c.step, run.c.outcome)
@@ -180,13 +235,19 @@ class Index:
             last = [_run(row) for row in connection.execute(newest)]
         return [_totals(record, [row for row in totals if row.step == record.step]) for record in last]
 
-    def failed_key_counts(self) -> dict[str, int]:
-        """How many failed keys each step has, by step, for the steps that have any."""
-        step = transform_meta.c.transformation_id
-        counted = select(step.label("step"), func.count().label("failed")).group_by(step)
-        counted = counted.where(transform_meta.c.is_success.is_(False))
+    def failed_key_counts(self) -> dict[tuple[str, str], int]:
+        """How many failed keys there are, by step and outputs, for the steps that have any."""
+        meta = transform_meta.c
+        counted = select(meta.transformation_id, meta.outputs, func.count().label("failed"))
+        counted = counted.group_by(meta.transformation_id, meta.outputs).where(meta.is_success.is_(False))
         with self._database.read() as connection:
-            return {row.step: row.failed for row in connection.execute(counted)}
+            return {(row.transformation_id, row.outputs): row.failed for row in connection.execute(counted)}
+
+
+def _runs_of(step: str, outputs: str | None) -> ColumnElement[bool]:
+    """The runs of a step; those from before outputs were recorded count for any."""
+    mine = run.c.step == step
+    return mine if outputs is None else mine & or_(run.c.outputs.is_(None), run.c.outputs == outputs)
 
 
 def _head(row: Row[Any]) -> TableHead:
@@ -202,6 +263,7 @@ def _block(row: Row[Any]) -> BlockEntry:
 
 def _base(row: Row[Any]) -> BaseVersion:
     values = dict(row._mapping)
+    values.pop("distrusted_at")
     return BaseVersion(table=values.pop("table_name"), **values)
 
 
@@ -214,13 +276,15 @@ def _position(row: Row[Any]) -> Position:
         block_sequence=row.block_sequence,
         block_hash=row.block_hash,
         generation=row.generation,
+        outputs=row.outputs,
     )
 
 
 def _failed_key(row: Row[Any]) -> FailedKey:
     values = dict(row._mapping)
     values.pop("is_success")
-    return FailedKey(step=values.pop("transformation_id"), **values)
+    key = values.pop("whole_key") or values["key"]
+    return FailedKey(step=values.pop("transformation_id"), **{**values, "key": key})
 
 
 def _run(row: Row[Any]) -> RunRecord:

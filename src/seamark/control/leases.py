@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
+import socket
 import threading
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -23,16 +24,22 @@ log = logging.getLogger("seamark.control")
 POLL_SECONDS = 0.1
 
 
+def this_process() -> str:
+    """This process as people can find it: host and number."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
 class Leases:
     """The leases in a control database."""
 
     def __init__(self, database: Database, seconds: float = 30.0) -> None:
         self._database = database
         self.seconds = seconds
+        self._ours: set[Lease] = set()  # those that `held` holds now
 
     def acquire(self, name: str, holder: str | None = None) -> Lease | None:
-        """The lease, if nobody holds it now; None if somebody does."""
-        holder = holder or f"{uuid.uuid4()}"
+        """The lease, if nobody holds it now; None if somebody does. `holder` is who we are, else our process."""
+        holder = holder or this_process()
 
         def take(connection: Connection) -> Lease | None:
             now = self._database.now(connection)
@@ -107,10 +114,17 @@ class Leases:
             granted = self.acquire(name, holder)
         lease = granted
         with Keeper(lambda: self.renew(lease), every=self.seconds / 3):
+            self._ours.add(lease)
             try:
                 yield lease
             finally:
                 self._release_if_possible(lease)
+                self._ours.discard(lease)
+
+    def release_all(self) -> None:
+        """Give back every lease that is held here, for a process that is about to end."""
+        for lease in list(self._ours):
+            self._release_if_possible(lease)
 
     def _release_if_possible(self, held: Lease) -> None:
         """Give a lease back. If that fails it ends by itself, and what was done under it stands all the same."""
@@ -129,6 +143,7 @@ def _held(name: str, holder: str, wait: float) -> LeaseHeld:
         f"'{name}' {what}: {holder} holds its lease, and kept it for the {wait:g} s that were waited. "
         "Nothing was changed.",
         hint="wait for it to end; after a kill the lease is free again when its term is over.",
+        lease=name,
     )
 
 

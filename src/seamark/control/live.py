@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, and_, delete, insert, select, update
 
 from seamark.control.database import Database
-from seamark.control.model import Lease, LiveRun
+from seamark.control.model import Lease, LiveRun, outputs_of_lease
 from seamark.control.schema import lease as leases
 from seamark.control.schema import live_run
 from seamark.control.schema import run as runs
@@ -19,7 +19,7 @@ from seamark.errors import ControlUnavailable
 log = logging.getLogger("seamark.control")
 
 KILLED = "killed"
-_KILLED_TEXT = "the process ended without finishing: it was killed, or its machine went down."
+KILLED_TEXT = "the process ended without finishing: it was killed, or its machine went down."
 
 
 class LiveRuns:
@@ -45,18 +45,32 @@ class LiveRuns:
 
         def put(connection: Connection) -> None:
             for dead in connection.execute(select(live_run).where(live_run.c.lease_name == begun.lease.name)).all():
-                self._put_on_record(connection, dead)
+                self._put_on_record(connection, dead, KILLED, KILLED_TEXT)
             connection.execute(delete(live_run).where(live_run.c.lease_name == begun.lease.name))
             connection.execute(insert(live_run).values(**row))
 
         self._database.write_retrying(put)
 
-    def _put_on_record(self, connection: Connection, dead: Row[Any]) -> None:
-        """Record a run as killed: over the row of its last commit, or as a row of its own if it made none."""
-        values = {"step": dead.step, "mode": dead.mode, "started": dead.started, "pins": dead.pins}
-        ended = {"outcome": KILLED, "error": _KILLED_TEXT}
-        statement = self._database.insert(runs).values(run_id=dead.run_id, **values, **ended)
-        connection.execute(statement.on_conflict_do_update(index_elements=["run_id"], set_=ended))
+    def _put_on_record(
+        self, connection: Connection, dead: Row[Any], outcome: str, error: str, ended: float | None = None
+    ) -> None:
+        """Record how a run ended: over the row of its last commit, or as a row of its own if it made none."""
+        values = {"step": dead.step, "mode": dead.mode, "started": dead.started, "pins": dead.pins, "ended": ended}
+        values["outputs"] = outputs_of_lease(dead.lease_name)
+        end = {"outcome": outcome, "error": error}
+        statement = self._database.insert(runs).values(run_id=dead.run_id, **values, **end)
+        connection.execute(statement.on_conflict_do_update(index_elements=["run_id"], set_=end))
+
+    def stop(self, run_id: str, outcome: str, error: str, ended: float) -> None:
+        """Put a run on record as ended before it was done, and list it as at work no longer."""
+        ours = live_run.c.run_id == run_id
+
+        def put(connection: Connection) -> None:
+            for found in connection.execute(select(live_run).where(ours)).all():
+                self._put_on_record(connection, found, outcome, error, ended)
+            connection.execute(delete(live_run).where(ours))
+
+        self._database.write_retrying(put)
 
     def move_pins(self, run_id: str, pins: Mapping[str, int | None]) -> None:
         """Say that a run reads further than it said."""

@@ -2,8 +2,35 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+
+UNKNOWN_OUTPUTS = ""  # of positions that were written before their outputs were
+_MOST_SIGNS = 200  # the key is part of an index, and PostgreSQL has none for long texts
+
+
+def outputs_key(tables: Iterable[str]) -> str:
+    """The outputs of a step as the control database names them, whatever their order.
+
+    Positions, failed keys and covered keys belong to a step *and* to the outputs that they were made with: a step of
+    the same name with other outputs, in this program or another, has its own.
+    """
+    key = ",".join(sorted(tables))
+    if len(key) <= _MOST_SIGNS:
+        return key
+    return f"{key[: _MOST_SIGNS - 80]}… sha256 {hashlib.sha256(key.encode()).hexdigest()}"
+
+
+def step_lease_name(step: str, outputs: str) -> str:
+    """The lease that one run of a step holds at a time."""
+    return f"step:{step}>{outputs}"
+
+
+def outputs_of_lease(name: str) -> str | None:
+    """The outputs of the step whose lease has this name, if it says."""
+    return name.partition(">")[2] or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +91,7 @@ class BaseVersion:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a step has incorporated an input. `generation` counts resets."""
+    """How far a step has incorporated an input, for its `outputs`. `generation` counts resets."""
 
     step: str
     input_table: str
@@ -73,6 +100,14 @@ class Position:
     block_sequence: int | None
     block_hash: str | None
     generation: int = 0
+    outputs: str = UNKNOWN_OUTPUTS
+
+
+def indexed_key(key: str) -> str:
+    """A key's text as an index can hold it: itself, or its beginning and its hash. PostgreSQL refuses long ones."""
+    if len(key) <= 400:
+        return key
+    return f"{key[:300]}… sha256 {hashlib.sha256(key.encode()).hexdigest()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +121,7 @@ class FailedKey:
     attempts: int
     retry_after: float | None = None
     read_at: str | None = None
+    outputs: str = UNKNOWN_OUTPUTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +166,7 @@ class RunRecord:
     rows_out: int | None = None
     outcome: str = "done"
     error: str | None = None
+    outputs: str | None = None  # of a step's run
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +200,7 @@ class RunTotals:
 
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
-    """Everything that becomes true together."""
+    """Everything that becomes true together. Positions and keys are written for the `outputs` of the step."""
 
     run: RunRecord
     appends: tuple[TableAppend, ...]
@@ -174,3 +211,17 @@ class CommitRequest:
     recovered: tuple[tuple[str, str], ...] = ()  # (step, key)
     lease: Lease | None = None
     write_leases: tuple[Lease, ...] = ()
+    outputs: str = UNKNOWN_OUTPUTS
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """Positions and keys of a step that were written for other outputs, or before outputs were, and are its own now.
+
+    `lowered` are the positions that its outputs' chains do not bear out, as those have them.
+    """
+
+    step: str
+    from_outputs: str
+    to_outputs: str
+    lowered: tuple[Position, ...] = ()

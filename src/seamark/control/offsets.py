@@ -7,14 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from sqlalchemy import Connection, case, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Table, case, delete, func, insert, literal, or_, select, update
 
 from seamark.control.database import Database
+from seamark.control.model import UNKNOWN_OUTPUTS, Adoption
 from seamark.control.schema import block, table_head, transform_input_offset, transform_meta
 from seamark.errors import OffsetError, UnknownTable, did_you_mean
 
 _offset = transform_input_offset
 _LATEST = 2**63 - 1  # what a BigInteger holds
+NOT_KNOWN: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,7 @@ class Backlog:
     record_offset: int | None
     pending_records: int
     oldest_pending_at: float | None  # when the oldest pending record was committed
+    outputs: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,26 +59,11 @@ class Offsets:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def times(self, step: str) -> dict[str, float]:
-        """The time up to which each input of a step is known to be processed, by input, in one query."""
-        wanted = select(_offset.c.input_table_name, _offset.c.update_ts_offset)
-        wanted = wanted.where(_offset.c.transformation_id == step, _offset.c.update_ts_offset.is_not(None))
-        with self._database.read() as connection:
-            rows = connection.execute(wanted.order_by(_offset.c.input_table_name))
-            return {row.input_table_name: row.update_ts_offset for row in rows}
-
-    def record_offsets(self, step: str) -> dict[str, int]:
-        """The last record of each input that a step has processed, by input, in one query."""
-        wanted = select(_offset.c.input_table_name, _offset.c.record_offset)
-        wanted = wanted.where(_offset.c.transformation_id == step, _offset.c.record_offset.is_not(None))
-        with self._database.read() as connection:
-            rows = connection.execute(wanted.order_by(_offset.c.input_table_name))
-            return {row.input_table_name: row.record_offset for row in rows}
-
-    def raise_to(self, times: Mapping[tuple[str, str], float]) -> None:
+    def raise_to(self, times: Mapping[tuple[str, str], float], outputs: Mapping[str, str] = NOT_KNOWN) -> None:
         """Move positions, by (step, input), up to the newest commit before a time; all of them or none.
 
-        A position whose time is as late or later stays as it is, and none goes back to an earlier record.
+        A position whose time is as late or later stays as it is, and none goes back to an earlier record. `outputs`
+        says what each step fills; where that is not known, all positions of a step of that name are meant.
         """
         for (step, table), time in times.items():
             if not math.isfinite(time):
@@ -87,15 +75,18 @@ class Offsets:
         def raise_all(connection: Connection) -> None:
             _require_tables(connection, {table for _, table in times})
             for (step, table), time in sorted(times.items()):  # in one order, so that two of these cannot deadlock
-                self._raise(connection, step, table, float(time))
+                known = [outputs[step]] if step in outputs else _outputs_of(connection, step)
+                for filled in known or [UNKNOWN_OUTPUTS]:
+                    self._raise(connection, step, filled, table, float(time))
 
         if times:
             self._database.write_retrying(raise_all)
 
-    def _raise(self, connection: Connection, step: str, table: str, time: float) -> None:
+    def _raise(self, connection: Connection, step: str, outputs: str, table: str, time: float) -> None:
         place = _newest_before(connection, table, first_millisecond_from(time))
         new = self._database.insert(_offset).values(
             transformation_id=step,
+            outputs=outputs,
             input_table_name=table,
             update_ts_offset=time,
             record_offset=place.record_offset,
@@ -113,39 +104,72 @@ class Offsets:
         is_later = or_(_offset.c.update_ts_offset.is_(None), _offset.c.update_ts_offset < new.excluded.update_ts_offset)
         connection.execute(
             new.on_conflict_do_update(
-                index_elements=["transformation_id", "input_table_name"],
+                index_elements=["transformation_id", "outputs", "input_table_name"],
                 set_={"update_ts_offset": new.excluded.update_ts_offset, **position},
                 where=is_later,
             )
         )
 
-    def reset(self, step: str, table: str | None = None, inputs: Sequence[str] = ()) -> None:
+    def reset(
+        self, step: str, table: str | None = None, inputs: Sequence[str] = (), outputs: str | None = None
+    ) -> None:
         """Take back a step's position on one input or on all, so that its next run computes all keys.
 
         A step without positions has nothing to take back; if its inputs are known it gets empty ones, which tell a
-        first pass over all keys that was cut off to begin anew.
+        first pass over all keys that was cut off to begin anew. Without `outputs` all steps of that name are meant.
         """
-        which = _offset.c.transformation_id == step
-        if table is not None:
-            which &= _offset.c.input_table_name == table
+        mine = _rows_of(_offset, step, outputs)
+        which = mine if table is None else mine & (_offset.c.input_table_name == table)
         emptied = dict.fromkeys(("update_ts_offset", "record_offset", "block_sequence", "block_hash"))
         # the generation tells a batch in flight that its commit would swallow the reset
         taken_back = update(_offset).where(which).values(**emptied, generation=_offset.c.generation + 1)
-        covered = (transform_meta.c.transformation_id == step) & transform_meta.c.is_success.is_(True)
+        covered = _rows_of(transform_meta, step, outputs) & transform_meta.c.is_success.is_(True)
 
         def reset_all(connection: Connection) -> None:
             if connection.execute(taken_back).rowcount == 0:
-                _refuse_unread_input(connection, step, table)
+                _refuse_unread_input(connection, step, table, mine)
                 for name in inputs if table is None else [name for name in inputs if name == table]:
-                    row = {"transformation_id": step, "input_table_name": name, **emptied, "generation": 1}
-                    self._database.insert_if_absent(connection, _offset, row)
+                    row = {"transformation_id": step, "outputs": outputs or UNKNOWN_OUTPUTS, "input_table_name": name}
+                    self._database.insert_if_absent(connection, _offset, {**row, **emptied, "generation": 1})
             else:  # what limited runs have computed ahead is to be computed again, too
                 connection.execute(delete(transform_meta).where(covered))
 
         self._database.write_retrying(reset_all)
 
+    def adopt(self, adoption: Adoption) -> None:
+        """Take over positions and keys for a step's outputs, unless it has its own by now."""
+        step, to = adoption.step, {"outputs": adoption.to_outputs}
+        own = select(func.count()).select_from(_offset).where(_rows_of(_offset, step, adoption.to_outputs))
+
+        def take_over(connection: Connection) -> None:
+            if connection.execute(own).scalar_one():
+                return
+            for table in (_offset, transform_meta):
+                theirs = _rows_of(table, step, adoption.from_outputs)
+                if adoption.from_outputs == UNKNOWN_OUTPUTS:
+                    connection.execute(update(table).where(theirs).values(**to))
+                else:  # the chain of an output that the step no longer fills goes on speaking for those rows
+                    copied = [literal(adoption.to_outputs) if c is table.c.outputs else c for c in table.c]
+                    names = [column.name for column in table.c]
+                    connection.execute(insert(table).from_select(names, select(*copied).where(theirs)))
+            for position in adoption.lowered:
+                which = _rows_of(_offset, step, adoption.to_outputs)
+                which &= _offset.c.input_table_name == position.input_table
+                lower = {
+                    "update_ts_offset": position.update_ts,
+                    "record_offset": position.record_offset,
+                    "block_sequence": position.block_sequence,
+                    "block_hash": position.block_hash,
+                }
+                connection.execute(update(_offset).where(which).values(**lower))
+
+        self._database.write_retrying(take_over)
+
     def backlogs(self, step: str | None = None) -> list[Backlog]:
-        """Where a step, or every step, stands on its inputs and what is pending there, in one query."""
+        """Where a step, or every step, stands on its inputs and what is pending there, in one query.
+
+        A step has a line for each input and for all outputs that it ever filled.
+        """
         read_upto = func.coalesce(_offset.c.record_offset, -1)
         oldest_pending = (
             select(block.c.system_time)
@@ -158,6 +182,7 @@ class Offsets:
         wanted = (
             select(
                 _offset.c.transformation_id,
+                _offset.c.outputs,
                 _offset.c.input_table_name,
                 _offset.c.update_ts_offset,
                 _offset.c.record_offset,
@@ -178,6 +203,7 @@ class Offsets:
                     record_offset=row.record_offset,
                     pending_records=max(0, row.pending),
                     oldest_pending_at=None if row.oldest_pending is None else row.oldest_pending / 1000,
+                    outputs=row.outputs,
                 )
                 for row in connection.execute(wanted)
             ]
@@ -209,9 +235,18 @@ def _newest_before(connection: Connection, table: str, millis: int) -> _Place:
     return _Place(record, last_block.sequence, last_block.hash)
 
 
-def _refuse_unread_input(connection: Connection, step: str, table: str | None) -> None:
-    wanted = select(_offset.c.input_table_name).where(_offset.c.transformation_id == step)
-    inputs = sorted(connection.execute(wanted).scalars())
+def _rows_of(table: Table, step: str, outputs: str | None) -> ColumnElement[bool]:
+    mine = table.c.transformation_id == step
+    return mine if outputs is None else mine & (table.c.outputs == outputs)
+
+
+def _outputs_of(connection: Connection, step: str) -> list[str]:
+    wanted = select(_offset.c.outputs).where(_offset.c.transformation_id == step).distinct()
+    return sorted(connection.execute(wanted).scalars())
+
+
+def _refuse_unread_input(connection: Connection, step: str, table: str | None, mine: ColumnElement[bool]) -> None:
+    inputs = sorted(set(connection.execute(select(_offset.c.input_table_name).where(mine)).scalars()))
     if table is not None and inputs:
         raise OffsetError(
             f"step '{step}' has no position on table '{table}'. Nothing was reset.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, delete, insert, select, text
+from sqlalchemy import Connection, delete, insert, select, text, update
 
 from seamark.control.commit import block_row, head_row, save_failed_key
 from seamark.control.database import Database
@@ -48,12 +48,16 @@ def restore(
         if moved:
             raise meanwhile_moved(min(name for name, _ in moved))
         check()
+        distrusted = connection.execute(select(base).where(base.c.distrusted_at.is_not(None))).all()
         for emptied in (table_head, block, base, transform_input_offset, transform_meta):
             connection.execute(delete(emptied))
         for table in tables:
             _restore_table(connection, table)
+        for row in distrusted:  # what was found wrong once is not to be trusted because Delta's log still has it
+            same = (base.c.table_name == row.table_name) & (base.c.delta_version == row.delta_version)
+            connection.execute(update(base).where(same).values(distrusted_at=row.distrusted_at))
         for position in positions:
-            connection.execute(insert(transform_input_offset).values(**_position_row(position)))
+            connection.execute(insert(transform_input_offset).values(**position_row(position)))
         for key in failed:
             save_failed_key(database, connection, key)
 
@@ -78,9 +82,11 @@ def _restore_table(connection: Connection, table: Restored) -> None:
         connection.execute(insert(base).values(**row, last_offset=version.last_offset, row_count=version.row_count))
 
 
-def _position_row(position: Position) -> dict[str, object]:
+def position_row(position: Position) -> dict[str, object]:
+    """A position as a row of `transform_input_offset`."""
     return {
         "transformation_id": position.step,
+        "outputs": position.outputs,
         "input_table_name": position.input_table,
         "update_ts_offset": position.update_ts,
         "record_offset": position.record_offset,

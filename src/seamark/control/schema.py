@@ -53,12 +53,15 @@ base = Table(
     Column("sequence", BigInteger, nullable=False),
     Column("last_offset", BigInteger, nullable=False),
     Column("row_count", BigInteger, nullable=False),
+    Column("distrusted_at", Double),  # when its rows were found to be others than the log's: it is not read any more
 )
 
+# Positions belong to the outputs that they were made with, as `outputs_key` names them; "" is not known.
 transform_input_offset = Table(
     "transform_input_offset",
     metadata,
     Column("transformation_id", Text, primary_key=True),
+    Column("outputs", Text, primary_key=True),
     Column("input_table_name", Text, primary_key=True),
     Column("update_ts_offset", Double),
     Column("record_offset", BigInteger),
@@ -71,6 +74,7 @@ transform_meta = Table(
     "transform_meta",
     metadata,
     Column("transformation_id", Text, primary_key=True),
+    Column("outputs", Text, primary_key=True),
     Column("key", Text, primary_key=True),
     Column("process_ts", Double, nullable=False),
     Column("is_success", Boolean, nullable=False),
@@ -78,6 +82,7 @@ transform_meta = Table(
     Column("attempts", Integer, nullable=False),
     Column("retry_after", Double),
     Column("read_at", Text),  # the positions a key was read at, as JSON
+    Column("whole_key", Text),  # a key that is too long for an index, which then has a short form of it in `key`
 )
 
 run = Table(
@@ -94,6 +99,7 @@ run = Table(
     Column("outcome", Text, nullable=False),
     Column("error", Text),
     Column("commit_token", Text),  # which of the run's commits was the last: answers "did mine get through?"
+    Column("outputs", Text),  # of a step's run
     Index("run_by_step", "step", "started"),
 )
 
@@ -112,6 +118,7 @@ sink_position = Table(
     Column("sink", Text, primary_key=True),
     Column("table_name", Text, primary_key=True),
     Column("sequence", BigInteger, nullable=False),
+    Column("target", Text),  # where it was sent to, without secrets; NULL: before that was written down
 )
 
 lease = Table(

@@ -14,11 +14,16 @@ from seamark.control.schema import block, sink_position
 
 @dataclass(frozen=True, slots=True)
 class SinkPosition:
-    """The block up to which a sink has carried a table."""
+    """The block up to which a sink has carried a table, and where to; None if that was not written down."""
 
     sink: str
     table: str
     sequence: int
+    target: str | None = None
+
+    def is_in(self, target: str) -> bool:
+        """Whether it is a position in this target, as far as is known."""
+        return self.target in (None, target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +46,28 @@ class Sinks:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def position(self, sink: str, table: str) -> int | None:
-        """The sequence of the last block that a sink is done with, or None if it has sent nothing yet."""
+    def find(self, sink: str, table: str) -> SinkPosition | None:
+        """A sink's position, whatever the target, or None if it has sent nothing yet."""
         ours = (sink_position.c.sink == sink) & (sink_position.c.table_name == table)
         with self._database.read() as connection:
-            return connection.execute(select(sink_position.c.sequence).where(ours)).scalar_one_or_none()
+            row = connection.execute(select(sink_position).where(ours)).one_or_none()
+        return None if row is None else SinkPosition(row.sink, row.table_name, row.sequence, row.target)
+
+    def position(self, sink: str, table: str, target: str | None = None) -> int | None:
+        """The sequence of the last block that a sink is done with, or None if it has sent nothing there yet."""
+        found = self.find(sink, table)
+        return None if found is None or (target is not None and not found.is_in(target)) else found.sequence
 
     def all(self) -> list[SinkPosition]:
         """The positions of all sinks, by name, in one query."""
         wanted = select(sink_position).order_by(sink_position.c.sink, sink_position.c.table_name)
         with self._database.read() as connection:
-            return [SinkPosition(row.sink, row.table_name, row.sequence) for row in connection.execute(wanted)]
+            rows = connection.execute(wanted)
+            return [SinkPosition(row.sink, row.table_name, row.sequence, row.target) for row in rows]
 
-    def backlog(self, sink: str, table: str) -> SinkBacklog:
-        """What waits for a sink on a table."""
-        position = self.position(sink, table)
+    def backlog(self, sink: str, table: str, target: str | None = None) -> SinkBacklog:
+        """What waits for a sink on a table; everything, where its position is one in another target."""
+        position = self.position(sink, table, target)
         waits = (block.c.table_name == table) & block.c.last_offset.is_not(None)
         if position is not None:
             waits &= block.c.sequence > position
@@ -65,13 +77,15 @@ class Sinks:
             blocks, waiting, oldest = connection.execute(wanted).one()
         return SinkBacklog(position, blocks, int(waiting), None if oldest is None else oldest / 1000)
 
-    def keep(self, lease: Lease, sink: str, table: str, sequence: int) -> None:
-        """Move a position forward, never back; `LeaseLost` if the sink is no longer ours to run."""
-        statement = self._database.insert(sink_position).values(sink=sink, table_name=table, sequence=sequence)
+    def keep(self, lease: Lease, sink: str, table: str, sequence: int, target: str | None = None) -> None:
+        """Move a position forward, never back within a target; `LeaseLost` if the sink is no longer ours to run."""
+        new = {"sequence": sequence, "target": target}
+        statement = self._database.insert(sink_position).values(sink=sink, table_name=table, **new)
+        sent = statement.excluded
         forward = statement.on_conflict_do_update(
             index_elements=[sink_position.c.sink, sink_position.c.table_name],
-            set_={"sequence": statement.excluded.sequence},
-            where=sink_position.c.sequence < statement.excluded.sequence,
+            set_={"sequence": sent.sequence, "target": sent.target},
+            where=(sink_position.c.sequence < sent.sequence) | sink_position.c.target.is_distinct_from(sent.target),
         )
 
         def move(connection: Connection) -> None:

@@ -17,6 +17,7 @@ from seamark.errors import ControlUnavailable
 log = logging.getLogger("seamark.control")
 
 GRACE_SECONDS = 3600.0
+SEEN_SECONDS = 60.0  # a run that lives says so more often than this
 _NAMES_AT_ONCE = 1_000  # a statement has room for some ten thousand parameters
 _ALIVE = ""  # the object name of the row that says "this run lives"
 _NAMED_BY = {"blocks": block.c.hash, "data": block.c.slice_hash, "checkpoints": block.c.checkpoint_hash}
@@ -33,7 +34,7 @@ class Staging:
     def run(self, run_id: str) -> Iterator[None]:
         """Say that a run lives while the block runs; what it registered and did not commit is forgotten at its end."""
         self.register(run_id, [_ALIVE])
-        with Keeper(lambda: self._touch(run_id), every=GRACE_SECONDS / 6):
+        with Keeper(lambda: self._touch(run_id), every=SEEN_SECONDS / 3):
             try:
                 yield
             finally:
@@ -53,9 +54,30 @@ class Staging:
         if rows:
             self._database.write_retrying(lambda c: c.execute(insert(staged), rows))
 
+    def stands(self, run_id: str) -> bool:
+        """Whether a run is known to live; if not, somebody took it for dead, and its files for anybody's."""
+        alive = select(staged.c.run_id).where(staged.c.run_id == run_id, staged.c.object == _ALIVE)
+        with self._database.read() as connection:
+            return connection.execute(alive).first() is not None
+
+    def begin_anew(self, run_id: str) -> None:
+        """Say that a run lives that was taken for dead; nothing that it staged before is registered any more."""
+
+        def replace_all(connection: Connection) -> None:
+            connection.execute(delete(staged).where(staged.c.run_id == run_id))
+            connection.execute(insert(staged).values(run_id=run_id, object=_ALIVE, touched=self._now()))
+
+        self._database.write_retrying(replace_all)
+
     def live_runs(self) -> list[str]:
         """The runs that are writing now, by id."""
         alive = select(staged.c.run_id).where(staged.c.object == _ALIVE, staged.c.touched > self._now() - GRACE_SECONDS)
+        with self._database.read() as connection:
+            return list(connection.execute(alive.order_by(staged.c.run_id)).scalars())
+
+    def writing_now(self) -> list[str]:
+        """The runs that have said within the last minute that they live, by id: for people who look on."""
+        alive = select(staged.c.run_id).where(staged.c.object == _ALIVE, staged.c.touched > self._now() - SEEN_SECONDS)
         with self._database.read() as connection:
             return list(connection.execute(alive.order_by(staged.c.run_id)).scalars())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 
 from sqlalchemy import Connection, text, update
@@ -17,13 +18,14 @@ def upgrade(connection: Connection, found: int) -> None:
 
 
 def _to_2(connection: Connection) -> None:
-    """Runs at work are known."""
-    for statement in _LIVE_RUNS:
+    """Runs at work, bases that verification found wrong, the target of a sink's position, keys of any length."""
+    for statement in _VERSION_2:
         connection.execute(text(statement))
+    _shorten_long_keys(connection)
 
 
 # Written out instead of taken from the present schema: that goes on changing, and what version 2 was does not.
-_LIVE_RUNS = (
+_VERSION_2 = (
     """
     CREATE TABLE live_run (
         run_id TEXT NOT NULL PRIMARY KEY, step TEXT NOT NULL, lease_name TEXT NOT NULL, epoch BIGINT NOT NULL,
@@ -32,6 +34,53 @@ _LIVE_RUNS = (
     )
     """,
     "CREATE INDEX live_run_by_lease ON live_run (lease_name)",
+    "ALTER TABLE base ADD COLUMN distrusted_at DOUBLE PRECISION",
+    "ALTER TABLE sink_position ADD COLUMN target TEXT",
+    # Positions and keys belong to the outputs that they were made with; of those that stand these are not known.
+    "ALTER TABLE transform_input_offset RENAME TO transform_input_offset_1",
+    """
+    CREATE TABLE transform_input_offset (
+        transformation_id TEXT NOT NULL, outputs TEXT NOT NULL, input_table_name TEXT NOT NULL,
+        update_ts_offset DOUBLE PRECISION, record_offset BIGINT, block_sequence BIGINT, block_hash TEXT,
+        generation BIGINT NOT NULL,
+        PRIMARY KEY (transformation_id, outputs, input_table_name)
+    )
+    """,
+    """
+    INSERT INTO transform_input_offset
+    SELECT transformation_id, '', input_table_name, update_ts_offset, record_offset, block_sequence, block_hash,
+        generation
+    FROM transform_input_offset_1
+    """,
+    "DROP TABLE transform_input_offset_1",
+    "ALTER TABLE transform_meta RENAME TO transform_meta_1",
+    """
+    CREATE TABLE transform_meta (
+        transformation_id TEXT NOT NULL, outputs TEXT NOT NULL, key TEXT NOT NULL, process_ts DOUBLE PRECISION NOT NULL,
+        is_success BOOLEAN NOT NULL, error TEXT, attempts INTEGER NOT NULL, retry_after DOUBLE PRECISION, read_at TEXT,
+        whole_key TEXT,
+        PRIMARY KEY (transformation_id, outputs, key)
+    )
+    """,
+    """
+    INSERT INTO transform_meta
+    SELECT transformation_id, '', key, process_ts, is_success, error, attempts, retry_after, read_at, NULL
+    FROM transform_meta_1
+    """,
+    "DROP TABLE transform_meta_1",
+    "ALTER TABLE run ADD COLUMN outputs TEXT",
 )
+
+
+def _shorten_long_keys(connection: Connection) -> None:
+    """Keys of any length: PostgreSQL indexes no text of more than a few kilobytes."""
+    long = text("SELECT transformation_id, key FROM transform_meta WHERE length(key) > :most")
+    shorten = text(
+        "UPDATE transform_meta SET key = :short, whole_key = :whole WHERE transformation_id = :step AND key = :whole"
+    )
+    for step, key in connection.execute(long, {"most": 400}).all():
+        digest = hashlib.sha256(key.encode()).hexdigest()
+        connection.execute(shorten, {"short": f"{key[:300]}… sha256 {digest}", "whole": key, "step": step})
+
 
 _STEPS: dict[int, Callable[[Connection], None]] = {2: _to_2}
