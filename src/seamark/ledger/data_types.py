@@ -9,6 +9,11 @@ from typing import Any, TypeAlias
 Extra: TypeAlias = dict[str, Any]
 """Extension attributes: any JSON object, whose keys look like `domain/name`."""
 
+KEY_ATTRIBUTE = "seamark/key"
+"""The attribute of a schema that lists the key columns of a table of Seamark's; none for an append-only one."""
+TYPE_ATTRIBUTE = "seamark/type"
+"""The attribute of a column that holds its type as Spark writes it, where the column's own type does not say it all."""
+
 
 class TimeUnit(IntEnum):
     """The precision of a time, timestamp or duration."""

@@ -136,13 +136,20 @@ class ChainFiles:
     def head(self) -> str | None:
         """What `refs/head` says, or None if the folder is no table's."""
         try:
-            return (self.folder / "refs" / "head").read_text(encoding="ascii") or None
+            return (self.folder / "refs" / "head").read_text(encoding="ascii", errors="replace") or None
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def set_head(self, block_hash: str) -> None:
         """Mirror the head for whoever reads the folder without the database."""
         _replace_text(self.folder / "refs" / "head", block_hash)
+
+    def alias(self) -> str | None:
+        """The table's name as the folder has it, or None if it does not say."""
+        try:
+            return (self.folder / "info" / "alias").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return None
 
     def set_alias(self, name: str) -> None:
         """Write the table's name down."""

@@ -1,0 +1,166 @@
+"""How far a slice may unfold while it is read, and in how many rows at a time it is read so that memory stays small.
+
+A few bytes can stand for gigabytes: a codec repeats, a dictionary names one long value for every row, a list of a
+million items is one run. So what will be unfolded is counted from the page headers before anything is, and a slice
+that would need more memory than its size explains is not read. Seamark packs with Snappy, which makes at most 22 bytes
+of one, so that none of its own slices is ever refused for its pages.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
+import pyarrow.parquet as pq  # type: ignore[import-untyped,unused-ignore]
+
+from seamark.ledger.verify.pages import BrokenPages, Bytes, Page, pages_of
+
+MOST_ROWS = 128 * 1024
+_BATCH_BYTES = 16 << 20
+_PAGE_ROOM, _PAGE_ROOM_A_BYTE = 16 << 20, 32
+# What an item of a list costs while it is hashed, beside its own bytes; the rooms are for all lists of a row group.
+_ITEM_BYTES = 40
+_LIST_ROOM, _LIST_ROOM_A_BYTE = 96 << 20, 128
+_ROWS, _ROWS_A_BYTE = 1 << 20, 4096
+_FOOTER_ROOM = 1 << 20
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
+# Of files by these writers a reader takes up to 100 bytes more than a column says that it has.
+_SLOPPY_WRITER = re.compile(r"parquet-mr(?! version (1\.([3-9]|[1-9]\d)|[2-9]))")
+
+
+class TooLarge(ValueError):
+    """A slice would need more memory to be read than its size explains."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One leaf column of a row group. `width` is None where values have lengths of their own."""
+
+    name: str
+    width: int | None
+    is_repeated: bool
+    pages: tuple[Page, ...]
+
+    @property
+    def data_pages(self) -> tuple[Page, ...]:
+        """The pages with values of rows."""
+        return tuple(page for page in self.pages if not page.is_dictionary)
+
+    @property
+    def dictionary_bytes(self) -> int:
+        """What the dictionary unpacks to; 0 if there is none."""
+        return sum(page.unpacked for page in self.pages if page.is_dictionary)
+
+    @property
+    def largest_page(self) -> int:
+        """What its largest page with values of rows unpacks to."""
+        return max((page.unpacked for page in self.data_pages), default=0)
+
+
+Longest: TypeAlias = Callable[[Chunk], int]
+"""Gives the length of the longest value in a chunk's dictionary."""
+
+
+def check_footer(data: Bytes) -> None:
+    """`TooLarge` if a file is mostly footer: a byte of it becomes hundreds in memory."""
+    size = len(data)
+    footer = int(struct.unpack("<I", bytes(data[size - 8 : size - 4]))[0]) if size >= 12 else 0
+    if footer > max(_FOOTER_ROOM, size // 4):
+        raise TooLarge(f"{footer} of its {size} bytes are its footer")
+
+
+def rows_at_a_time(data: Bytes, opened: pq.ParquetFile) -> int:
+    """How many rows to read at a time; `TooLarge` or `BrokenPages` if the file should not be read at all."""
+    found: pq.FileMetaData = opened.metadata
+    size = len(data)
+    if _SLOPPY_WRITER.match(found.created_by or ""):
+        raise BrokenPages(f"it was written by {found.created_by}, whose pages cannot be told apart")
+    if found.num_rows > _ROWS + _ROWS_A_BYTE * size:
+        raise TooLarge(f"{size} bytes are said to hold {found.num_rows} rows")
+    rows = MOST_ROWS
+    for number in range(found.num_row_groups):
+        group = found.row_group(number)
+        chunks = list(_chunks(data, found, group))
+        longest = partial(_longest_entry, data, found, number)
+        check_room(chunks, size)
+        rows = min(rows, batch_rows(chunks, group.num_rows, longest))
+    return rows
+
+
+def _chunks(data: Bytes, found: pq.FileMetaData, group: pq.RowGroupMetaData) -> Iterator[Chunk]:
+    for place in range(group.num_columns):
+        column, declared = group.column(place), found.schema.column(place)
+        start = column.data_page_offset
+        if column.has_dictionary_page and 0 < column.dictionary_page_offset < start:
+            start = column.dictionary_page_offset
+        kind = column.physical_type
+        width = declared.length if kind == "FIXED_LEN_BYTE_ARRAY" else _WIDTHS.get(kind)
+        pages = tuple(pages_of(data, start, column.total_compressed_size))
+        yield Chunk(column.path_in_schema, width, declared.max_repetition_level > 0, pages)
+
+
+def _longest_entry(data: Bytes, found: pq.FileMetaData, group: int, chunk: Chunk) -> int:
+    """The length of the longest value in a dictionary whose pages were found to be small enough to be unpacked."""
+    source = pa.BufferReader(data) if isinstance(data, bytes) else data.reader()
+    opened = pq.ParquetFile(source, metadata=found, read_dictionary=[chunk.name])
+    rows = opened.iter_batches(batch_size=1, row_groups=[group], columns=[chunk.name], use_threads=False)
+    for batch in rows:
+        for array in _dictionaries(batch.column(0)):
+            return int(pc.max(pc.binary_length(array)).as_py() or 0)
+    return chunk.dictionary_bytes
+
+
+def _dictionaries(array: pa.Array) -> Iterator[pa.Array]:
+    if pa.types.is_dictionary(array.type):
+        yield array.dictionary
+    elif pa.types.is_struct(array.type):
+        for child in array.flatten():
+            yield from _dictionaries(child)
+
+
+def check_room(chunks: Sequence[Chunk], size: int) -> None:
+    """`TooLarge` if the pages or the lists of a row group would unfold to more than a file of this size explains."""
+    pages = sum(chunk.largest_page + chunk.dictionary_bytes for chunk in chunks)
+    if pages > max(_PAGE_ROOM, _PAGE_ROOM_A_BYTE * size):
+        raise TooLarge(f"its pages would unpack from {size} to {pages} bytes")
+    for chunk in chunks:
+        if chunk.is_repeated and _list_bytes(chunk) > max(_LIST_ROOM, _LIST_ROOM_A_BYTE * size):
+            raise TooLarge(f"the lists in '{chunk.name}' would unpack from {size} to {_list_bytes(chunk)} bytes")
+
+
+def _list_bytes(chunk: Chunk) -> int:
+    """What the lists of a row group cost at the most: any of them may be in one row."""
+    values = sum(page.values for page in chunk.data_pages)
+    if chunk.width is not None:
+        return values * (chunk.width + _ITEM_BYTES)
+    repeats = chunk.dictionary_bytes or max((p.unpacked for p in chunk.pages if p.is_prefixed), default=0)
+    return values * (repeats + _ITEM_BYTES) + sum(page.unpacked for page in chunk.data_pages)
+
+
+def batch_rows(chunks: Sequence[Chunk], rows: int, longest: Longest) -> int:
+    """How many rows of a row group make a batch of a few megabytes, wherever in it the long values are."""
+    widest = sum(_bytes_a_row(chunk, rows, longest) for chunk in chunks)
+    return max(1, min(MOST_ROWS, int(_BATCH_BYTES / max(widest, 1))))
+
+
+def _bytes_a_row(chunk: Chunk, rows: int, longest: Longest) -> float:
+    if chunk.is_repeated:
+        return _list_bytes(chunk) / max(rows, 1)
+    if chunk.width is not None:
+        return chunk.width
+    data = chunk.data_pages
+    if any(page.is_prefixed for page in data):
+        return chunk.largest_page
+    # As many rows as the smallest page has touch two pages at the most, and a page holds the bytes of its own values.
+    full = data[:-1] or data
+    plain = max((p.unpacked for p in data), default=0) / max(1, min((page.values for page in full), default=1))
+    dictionary: float = chunk.dictionary_bytes
+    if dictionary * rows > _BATCH_BYTES:  # it may name one long value for every row, or hold many short ones
+        dictionary = longest(chunk)
+    return plain + dictionary
