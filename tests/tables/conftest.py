@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -58,26 +56,6 @@ def clicks(ds) -> sm.Table:
 @pytest.fixture
 def dry_posts(dry) -> sm.Table:
     return dry.table("posts", POSTS, key="post_id")
-
-
-@pytest.fixture(scope="session")
-def set_small() -> Callable[[pytest.MonkeyPatch, int], None]:
-    """Sets up to how many records a change is finished on the driver; with 0 all goes through Spark's tasks."""
-    tables = importlib.import_module("seamark.tables")
-    rooms = [importlib.import_module(found.name) for found in pkgutil.iter_modules(tables.__path__, "seamark.tables.")]
-
-    def patch(patcher: pytest.MonkeyPatch, records: int) -> None:
-        for room in rooms:
-            if hasattr(room, "SMALL_RECORDS"):
-                patcher.setattr(room, "SMALL_RECORDS", records)
-
-    return patch
-
-
-@pytest.fixture
-def large(set_small, monkeypatch) -> None:
-    """Every change is too large for the driver."""
-    set_small(monkeypatch, 0)
 
 
 # --- frames in --------------------------------------------------------------------------------------------------------

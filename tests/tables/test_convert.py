@@ -63,6 +63,12 @@ PAIRS = [
     (100_000_000, LONG, CENTS, REFUSED),
     (1.5, DOUBLE, CENTS, Decimal("1.50")),
     (0.1, DOUBLE, CENTS, Decimal("0.10")),
+    (121.32, DOUBLE, CENTS, Decimal("121.32")),
+    (0.125, DOUBLE, CENTS, REFUSED),
+    (748841719594892.1, DOUBLE, decimal(20, 2), Decimal("748841719594892.10")),
+    (1e44, DOUBLE, decimal(38, 0), REFUSED),
+    (0.5, FLOAT, decimal(20, 10), Decimal("0.5")),
+    (Decimal("121.32"), decimal(10, 2), DOUBLE, 121.32),
     (1.005, DOUBLE, CENTS, REFUSED),
     (1e9, DOUBLE, CENTS, REFUSED),
     (1e38, DOUBLE, CENTS, REFUSED),
@@ -91,6 +97,14 @@ PAIRS = [
     ({"x": 1}, pa.struct([("x", INT)]), pa.struct([("x", LONG)]), {"x": 1}),
     ({"x": 1}, pa.struct([("x", INT)]), pa.struct([("y", INT)]), REFUSED),
     ([1], pa.list_(INT), LONG, REFUSED),
+    ([date(2020, 1, 1), None], pa.list_(DAY), pa.list_(UTC_TIME), [datetime(2020, 1, 1, tzinfo=UTC), None]),
+    (
+        {"x": datetime(2020, 3, 8, 2, 30)},
+        pa.struct([("x", WALL)]),
+        pa.struct([("x", UTC_TIME)]),
+        {"x": datetime(2020, 3, 8, 2, 30, tzinfo=UTC)},
+    ),
+    (datetime(2020, 3, 8, 2, 30), WALL, UTC_TIME, datetime(2020, 3, 8, 2, 30, tzinfo=UTC)),
 ]
 NAMES = [f"{value} {found} to {wanted}" for value, found, wanted, _ in PAIRS]
 
@@ -110,8 +124,9 @@ def in_arrow(value, found, wanted):
         return REFUSED if str(misfit) == str(pa.scalar(value, found).as_py()) else f"another value is named: {misfit}"
 
 
-@pytest.mark.scenario("T13", "T16", "T37")
-def test_what_spark_makes_of_the_same_values(spark, monkeypatch):
+@pytest.mark.scenario("T13", "T16", "T37", "T61")
+@pytest.mark.parametrize("zone", ["UTC", "America/Los_Angeles", "Pacific/Kiritimati"])
+def test_what_spark_makes_of_the_same_values(spark, monkeypatch, zone):
     """All in one job: where Spark would raise an error, it gives NULL here."""
     from pyspark.sql import functions as F
     from pyspark.sql import types
@@ -121,7 +136,9 @@ def test_what_spark_makes_of_the_same_values(spark, monkeypatch):
     schema = types.StructType(
         [types.StructField(f"c{n}", spark_type(found)) for n, (_, found, _, _) in enumerate(PAIRS)]
     )
-    frame = spark.createDataFrame(pa.Table.from_arrays(columns, names=schema.names), schema)
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", zone)
+    frame = session.createDataFrame(pa.Table.from_arrays(columns, names=schema.names), schema)
     picked = [
         convert_spark(F.col(f"c{n}"), f"c{n}", found, wanted).alias(f"c{n}")
         for n, (_, found, wanted, _) in enumerate(PAIRS)

@@ -6,6 +6,9 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -331,6 +334,76 @@ def test_a_base_that_is_not_plain_files_is_refused(tmp_path, action):
 
     with pytest.raises(TableError, match=r"stock/rows.*Hint: remove that folder and fold the table again"):
         DeltaLog(log.parent).files(0)
+
+
+# --- columns of every type --------------------------------------------------------------------------------------------
+
+TYPES = {
+    "boolean": True,
+    "tinyint": 1,
+    "smallint": 2,
+    "bigint": 3,
+    "float": 0.5,
+    "double": 0.25,
+    "decimal(20,4)": Decimal("1.2345"),
+    "string": "text",
+    "binary": b"bytes",
+    "date": date(2024, 1, 1),
+    "timestamp": datetime(2024, 1, 1, 12, tzinfo=UTC),
+    "array<string>": ["a", None],
+    "struct<a:int,b:string>": {"a": 1, "b": "x"},
+    "timestamp_ntz": datetime(2024, 1, 1, 12),
+    "array<timestamp_ntz>": [datetime(2024, 1, 1, 12)],
+    "struct<at:timestamp_ntz>": {"at": datetime(2024, 1, 1, 12)},
+}
+
+
+@pytest.mark.scenario("T58")
+@pytest.mark.parametrize("way", ["merged", "written anew", "appended"])
+def test_columns_of_every_type_are_added_to_a_folded_table(ds, spark, monkeypatch, way):
+    """Those that Delta asks a feature for come last, one after another: each is the first to ask."""
+    monkeypatch.setattr(fold, "MERGE_SHARE", 10.0 if way == "merged" else 0.0)
+    key = None if way == "appended" else "k"
+    columns = "k long"
+    table = ds.table("t", columns, key=key)
+    (table.append if key is None else table.upsert)(pa.table({"k": [0, 1]}))
+    table.fold()
+    easy = [kind for kind in TYPES if "ntz" not in kind]
+    expected: list[dict[str, Any]] = [{"k": 0}, {"k": 1}]
+    for added in (easy, *[[kind] for kind in TYPES if kind not in easy]):
+        columns += "".join(f", `c{list(TYPES).index(kind)}` {kind}" for kind in added)
+        table = ds.table("t", columns, key=key)
+        names = [name for name in table.schema.names if name != "k"]
+        row = {"k": len(expected), **{name: TYPES[list(TYPES)[int(name[1:])]] for name in names}}
+        (table.append if key is None else table.upsert)(pa.Table.from_pylist([row], table.schema.arrow))
+        expected.append(row)
+
+        assert table.fold().folded
+        assert table.fold().folded is False
+        found = {entry["k"]: entry for entry in table.rows().toArrow().to_pylist()}
+        assert found == {row["k"]: {**dict.fromkeys(names), **row} for row in expected}
+        outside = spark.read.format("delta").load(table.source.base_folder)
+        assert outside.drop("_offset", "event_time").count() == len(expected)
+
+
+@pytest.mark.scenario("T58")
+def test_a_fold_that_is_killed_after_a_feature_was_switched_on_is_ended_by_the_next(stock, ds, arrow, monkeypatch):
+    stock.upsert(arrow(stock, ("A", 1)))
+    stock.fold()
+    stock = ds.table("stock", "name string, amount long, at timestamp_ntz", key="name")
+    moment = datetime(2024, 1, 1, 12)
+    stock.upsert(arrow(stock, ("B", 2, moment)))
+
+    def killed(*_args: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fold, "_write_anew", killed)
+        with pytest.raises(KeyboardInterrupt):
+            stock.fold()
+
+    assert stock.fold().folded
+    assert {(row.name, row.at) for row in stock.rows().collect()} == {("A", None), ("B", moment)}
 
 
 @pytest.mark.scenario("T44")

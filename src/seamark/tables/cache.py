@@ -46,7 +46,10 @@ class BaseCache:
                     self._kept.popitem(last=False)[1][0].unpersist()
                 self._kept[place] = (read().cache(), version.row_count)
             self._kept.move_to_end(place)
-            return self._kept[place][0]
+            kept = self._kept[place][0]
+            # Under fresh column ids: two readers of one frame could not be told apart in a join, as they can when each
+            # reads the files for itself.
+            return kept.toDF(*kept.columns)
 
     def drop(self, table: str) -> None:
         """Let go of a table's bases."""

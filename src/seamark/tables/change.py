@@ -12,8 +12,9 @@ from pyspark.sql import DataFrame
 
 from seamark.errors import ComputeFailed
 from seamark.ledger import Op
+from seamark.spark.causes import SPARK_ERRORS, Fault, explained, fault_of
 from seamark.spark.frames import spark_frame
-from seamark.tables import diff, local_diff
+from seamark.tables import diff, local_diff, small
 from seamark.tables.convert import misfit_in
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, bad_value
 from seamark.tables.read import (
@@ -26,17 +27,11 @@ from seamark.tables.read import (
     read_versions,
 )
 from seamark.tables.slices import OP
-from seamark.tables.stage import (
-    SMALL_RECORDS,
-    StagedChange,
-    Target,
-    is_small,
-    refuse_doubled_key,
-    stage_frame,
-    stage_local,
-    stage_nothing,
-)
-from seamark.tables.types import spark_name
+from seamark.tables.small import fits_on_driver, is_small
+from seamark.tables.stage import StagedChange, Target, refuse_doubled_key, stage_frame, stage_local, stage_nothing
+from seamark.tables.to_driver import collect_small
+
+VERSIONS_A_ROW = 4  # how many times as many versions as rows may be looked at on the driver
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +76,9 @@ def upsert_change(source: TableSource, rows: CheckedFrame, last: int | None) -> 
     if last is None or _has_no_rows(rows):
         return append_change(source, rows)
     if is_small(rows):
-        return LocalChange(local_diff.upserted(source.schema, rows.rows, _standing_rows(source, rows, last)))
+        known = _standing_rows(source, rows, last)
+        if known is not None:
+            return LocalChange(local_diff.upserted(source.schema, rows.rows, known))
     choice = choose_keys(source, rows) if isinstance(rows, LocalFrame) else EVERYTHING
     standing = read_rows(source, upto=last, choice=choice)
     return FrameChange(diff.upserted(source.schema, _to_spark(source, rows), standing))
@@ -91,8 +88,10 @@ def replace_change(source: TableSource, rows: CheckedFrame, last: int | None) ->
     """The same, and rows that stand and are not among the given ones."""
     if last is None:
         return append_change(source, rows)
-    if is_small(rows) and count_versions(source, upto=last) <= SMALL_RECORDS:
-        return LocalChange(local_diff.replaced(source.schema, rows.rows, _standing_rows(source, None, last)))
+    if is_small(rows) and fits_on_driver(count_versions(source, upto=last)):
+        known = _standing_rows(source, None, last)
+        if known is not None:
+            return LocalChange(local_diff.replaced(source.schema, rows.rows, known))
     standing = read_rows(source, upto=last)
     if _has_no_rows(rows):
         return FrameChange(diff.retracted(source.schema, standing))
@@ -104,7 +103,9 @@ def delete_change(source: TableSource, keys: CheckedFrame, last: int | None) -> 
     if last is None or _has_no_rows(keys):
         return NoRecords()
     if is_small(keys):
-        return LocalChange(local_diff.retracted(source.schema, _standing_rows(source, keys, last)))
+        known = _standing_rows(source, keys, last)
+        if known is not None:
+            return LocalChange(local_diff.retracted(source.schema, known))
     standing = read_rows(source, upto=last, choice=checked_choice(source, keys))
     return FrameChange(diff.retracted(source.schema, standing))
 
@@ -113,13 +114,17 @@ def _has_no_rows(rows: CheckedFrame) -> bool:
     return isinstance(rows, LocalFrame) and rows.rows.num_rows == 0
 
 
-def _standing_rows(source: TableSource, keys: LocalFrame | None, last: int) -> local_diff.StandingRows:
-    """The rows with these keys, or all rows, on the driver: one Spark job."""
+def _standing_rows(source: TableSource, keys: LocalFrame | None, last: int) -> local_diff.StandingRows | None:
+    """The rows with these keys, or all rows, on the driver, in one Spark job; None if they are too large for it."""
     choice = EVERYTHING if keys is None else choose_keys(source, keys)
+    at_most = count_versions(source, upto=last, keys=None if keys is None else keys.rows.num_rows)
+    columns = {"offset": pa.int64(), "op": pa.int32(), **{c.name: c.type for c in source.schema.columns}}
     hint = f"`seamark verify {source.name}` tells whether a file is missing or damaged."
     with spark_errors_explained(source, "read the rows that stand", hint):
-        versions = read_versions(source, upto=last, choice=choice).toArrow()
-    return local_diff.StandingRows.of(source.schema, versions)
+        frame = read_versions(source, upto=last, choice=choice)
+        # Of a key there are as many versions as commits touched it; only the last is kept, so more of them will do.
+        versions = collect_small(frame, columns, at_most, most_rows=VERSIONS_A_ROW * small.SMALL_RECORDS)
+    return None if versions is None else local_diff.StandingRows.of(source.schema, versions)
 
 
 def _to_spark(source: TableSource, rows: CheckedFrame) -> DataFrame:
@@ -134,6 +139,12 @@ def checked_choice(source: TableSource, keys: CheckedFrame) -> KeyChoice:
         return choose_keys(source, keys)
 
 
+_WHERE_TO_LOOK = (
+    "no row is to blame: look at memory, disk space and files. A worker that vanishes was most often killed because "
+    "memory ran out; `seamark verify` tells whether a file is missing or damaged."
+)
+
+
 @contextmanager
 def spark_errors_explained(
     source: TableSource,
@@ -141,22 +152,17 @@ def spark_errors_explained(
     hint: str = "the cause is below; the frame fails in the same way with `df.count()`.",
 ) -> Iterator[None]:
     """Turn an error of Spark's into ours: what was wrong with the frame, or what Spark could not do."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
     try:
         yield
-    except (PySparkException, Py4JError) as error:
-        text = str(error)
-        refuse_doubled_key(source.name, diff.doubled_in(text))
-        misfit = misfit_in(text)
+    except SPARK_ERRORS as error:
+        refuse_doubled_key(source.name, diff.doubled_in(error))
+        misfit = misfit_in(error)
         if misfit is not None:
             column, value = misfit
-            raise bad_value(source.name, column, value, spark_name(source.schema.column(column).type)) from None
+            raise bad_value(source.name, source.schema.column(column), value) from None
         raise ComputeFailed(
-            f"table '{source.name}': Spark failed while it {doing}: {text.strip().splitlines()[0]} "
-            "Nothing was written.",
-            hint=hint,
+            f"table '{source.name}': Spark failed while it {doing}: {explained(error)} Nothing was written.",
+            hint=_WHERE_TO_LOOK if fault_of(error) is Fault.SURROUNDINGS else hint,
         ) from error
 
 

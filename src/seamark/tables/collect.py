@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seamark.control import GRACE_SECONDS, BaseVersion, BlockEntry
+from seamark.control import GRACE_SECONDS, BaseVersion, BlockEntry, LiveRun
 from seamark.errors import LeaseHeld
 from seamark.ledger.objects import ChainFiles
 from seamark.tables.context import STAGING_FOLDER, TableContext
@@ -49,7 +49,8 @@ class CollectReport:
 def collect_garbage(context: TableContext, sources: list[TableSource], *, grace: float, dry_run: bool) -> CollectReport:
     """Remove orphans older than the grace, what dead runs staged, and bases that are no longer kept.
 
-    The grace is about the age of files alone: whether a run lives is not the caller's to say.
+    The grace is about the age of files, and about how long ago a base was replaced: whether a run lives is not the
+    caller's to say.
     """
     removed: list[Removed] = []
 
@@ -126,7 +127,8 @@ def _collect_bases(source: TableSource, remove: Callable[[Path], None], grace: f
     """Forget the bases that are no longer kept, then remove the files that no kept one has, while nobody folds."""
     index, leases = source.context.control.index, source.context.control.leases
     if dry_run:
-        for path in _old_base_files(source, index.bases(source.name), grace):
+        bases = index.bases(source.name)
+        for path in _old_base_files(source, _kept(source, bases, grace), grace):
             remove(path)
         return
     if not Path(source.base_folder).is_dir():
@@ -134,27 +136,55 @@ def _collect_bases(source: TableSource, remove: Callable[[Path], None], grace: f
     try:
         with leases.held(f"fold:{source.name}", wait=0.0):
             bases = index.bases(source.name)
-            dropped = [version.delta_version for version in bases[_kept(source) :]]
+            kept = _kept(source, bases, grace)
+            dropped = [version.delta_version for version in bases if version.delta_version not in kept]
             if dropped:  # before its files go: nobody may choose a base that is half gone
                 index.drop_bases(source.name, dropped)
-            for path in _old_base_files(source, bases, grace):
+            # Once more: a run that began meanwhile may have chosen a base just before it was forgotten.
+            for path in _old_base_files(source, kept | _kept(source, bases, grace), grace):
                 remove(path)
     except LeaseHeld:
         log.info("'%s' is being folded: its old bases are left for the next time", source.name)
 
 
-def _kept(source: TableSource) -> int:
-    return max(1, source.context.rows.keep_bases)
+def _kept(source: TableSource, bases: list[BaseVersion], grace: float) -> set[int]:
+    """The Delta versions of the bases to be kept."""
+    log_of_base = DeltaLog(Path(source.base_folder))
+    replaced_at = [log_of_base.written(version.delta_version) for version in bases]
+    since = source.context.clock.now().timestamp() - grace
+    for run in source.context.control.live.all():
+        if run.is_alive and _may_read(source, run):
+            # Whether a run lives is not the caller's to say, and its clock is another one than that of the files.
+            since = min(since, run.started - GRACE_SECONDS)
+    kept = bases_to_keep(replaced_at, newest=max(1, source.context.rows.keep_bases), since=since)
+    return {version.delta_version for version, is_kept in zip(bases, kept, strict=True) if is_kept}
 
 
-def _old_base_files(source: TableSource, bases: list[BaseVersion], grace: float) -> list[Path]:
-    """Files that are neither of one of the newest bases nor of Delta's newest version.
+def bases_to_keep(written: Sequence[float | None], *, newest: int, since: float) -> list[bool]:
+    """For each base, newest first, given when it was written: whether it is kept.
+
+    It is if it is among the newest, or if it was still the newest at some moment after `since`: whoever began to read
+    after that moment may be reading it.
+    """
+    replaced = [None, *written][: len(written)]  # a base is the newest one until the next is written
+    return [place < newest or (moment is not None and moment > since) for place, moment in enumerate(replaced)]
+
+
+def _may_read(source: TableSource, run: LiveRun) -> bool:
+    """Whether a run may read a table: one of its inputs or outputs. Of a step of another program the outputs are not
+    known, so that it may be any.
+    """
+    makers = source.context.makers
+    return source.name in run.pins or makers.get(source.name) == run.step or run.step not in makers.values()
+
+
+def _old_base_files(source: TableSource, kept: set[int], grace: float) -> list[Path]:
+    """Files that are neither of a base that is kept nor of Delta's newest version.
 
     The latter may be a fold that was killed before its base was written down: the next fold goes on from there.
     """
     log_of_base = DeltaLog(Path(source.base_folder))
-    versions = {version.delta_version for version in bases[: _kept(source)]}
-    newest = log_of_base.newest()
+    versions, newest = set(kept), log_of_base.newest()
     if newest is not None:
         versions.add(newest)
     needed = {path.resolve() for version in versions if log_of_base.has(version) for path in log_of_base.files(version)}

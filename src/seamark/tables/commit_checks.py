@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
@@ -12,8 +14,13 @@ from seamark.ledger.chain import DraftBlock
 from seamark.ledger.objects import ChainFiles
 
 
-def check_blocks(table: str, files: ChainFiles, blocks: list[DraftBlock], index: Index) -> None:
-    """Refuse a block whose files are not there, whose slice holds other offsets, or that read what is in no chain."""
+def check_blocks(
+    table: str, files: ChainFiles, blocks: list[DraftBlock], index: Index, begun: Mapping[str, str]
+) -> None:
+    """Refuse a block whose files are not there, whose slice holds other offsets, or that read what is in no chain.
+
+    `begun` are the heads of chains that begin with the same commit, by the ids of their tables.
+    """
     for entry in blocks:
         event = entry.block.event
         if not isinstance(event, AddData | ExecuteTransform):
@@ -23,7 +30,8 @@ def check_blocks(table: str, files: ChainFiles, blocks: list[DraftBlock], index:
         if event.new_data:
             check_slice_offsets(table, files, event.new_data)
         if isinstance(event, ExecuteTransform):
-            _check_inputs(table, event.query_inputs, index)
+            others = tuple(i for i in event.query_inputs if begun.get(i.dataset_id) != i.new_block_hash)
+            _check_inputs(table, others, index)
 
 
 def check_slice_offsets(table: str, files: ChainFiles, piece: DataSlice) -> None:

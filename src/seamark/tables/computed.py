@@ -1,67 +1,120 @@
-"""Frames of Spark's, computed once: what is small comes to the driver, what is large lies in files."""
+"""Frames, computed once: what is small comes to the driver, what is large lies in files."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql.types import StructType
 
+from seamark.spark.causes import OWN_TROUBLE
+from seamark.spark.frames import parquet_reader
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, as_it_stands
 from seamark.tables.publish import writing
-from seamark.tables.stage import SMALL_BYTES, SMALL_RECORDS
+from seamark.tables.schema import TableSchema
+from seamark.tables.slices import row_groups
+from seamark.tables.small import fits_on_driver, is_small
 
-# The words by which an error of our own code on an executor is told from one of the frame's.
-OUR_OWN = "seamark: trouble of its own"
+_FILE_COLUMNS = "path string, rows long, values long"
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    path: str
+    rows: int
+    values: int  # bytes, as they are in memory
 
 
 @contextmanager
 def computed(context: TableContext, rows: CheckedFrame, schema: pa.Schema) -> Iterator[CheckedFrame]:
     """The rows for as long as the block runs, to be read as often as is needed while Spark computes them only once.
 
-    How many rows a frame has is known only when it is computed, and it decides how the rows that stand are best read.
+    How many rows a frame has, and how large they are, is known only when it is computed, and it decides how the rows
+    that stand are best read.
     """
     if isinstance(rows, LocalFrame):
         yield rows
         return
     with writing(context) as run:
-        files = _write(rows, str(run.folder / "frame"))
-        if sum(count for _, count, _ in files) <= SMALL_RECORDS and sum(size for _, _, size in files) <= SMALL_BYTES:
-            tables = [pq.read_table(path) for path, _, _ in files]
+        files = _write_in_tasks(rows, str(run.folder / "frame"))
+        if fits_on_driver(sum(file.rows for file in files), sum(file.values for file in files)):
+            tables = [pq.read_table(file.path) for file in files]
             yield LocalFrame(pa.concat_tables(tables).cast(schema) if tables else schema.empty_table())
         else:
-            reader = context.session().read.schema(rows.frame.schema).option("datetimeRebaseMode", "CORRECTED")
-            yield SparkFrame(reader.parquet(*[as_it_stands(path) for path, _, _ in files]))
+            yield _from_files(context, files, rows.frame.schema)
 
 
-def _write(rows: SparkFrame, folder: str) -> list[tuple[str, int, int]]:
-    """Let every task write what it computed: path, rows and bytes of each file."""
+@contextmanager
+def in_files(context: TableContext, rows: CheckedFrame, schema: TableSchema) -> Iterator[CheckedFrame]:
+    """Rows of a table for as long as the block runs: in files if they are in memory and too large to be compared there.
+
+    Handing them to Spark piece by piece through a file keeps its JVM from holding them all.
+    """
+    if isinstance(rows, SparkFrame) or is_small(rows):
+        yield rows
+        return
+    with moved_to_files(context, rows, schema) as moved:
+        yield moved
+
+
+@contextmanager
+def moved_to_files(context: TableContext, rows: LocalFrame, schema: TableSchema) -> Iterator[CheckedFrame]:
+    """Rows of a table for as long as the block runs, in files if there are any: memory is wanted for something else."""
+    if rows.rows.num_rows == 0:
+        yield rows
+        return
+    with writing(context) as run:
+        folder = run.folder / "frame"
+        folder.mkdir(parents=True, exist_ok=True)
+        written = _write(str(folder), rows.rows.to_batches())
+        assert written is not None, "there are rows"
+        types = schema.spark()
+        yield _from_files(context, [written], StructType([types[name] for name in rows.rows.column_names]))
+
+
+def _from_files(context: TableContext, files: Iterable[_File], schema: StructType) -> SparkFrame:
+    reader = parquet_reader(context.session(), schema)
+    return SparkFrame(reader.parquet(*[as_it_stands(file.path) for file in files]))
+
+
+def _write_in_tasks(rows: SparkFrame, folder: str) -> list[_File]:
+    """Let every task write what it computed."""
     # Made here and not by the tasks: one that goes on after its job has failed must not bring the folder back.
     Path(folder).mkdir(parents=True, exist_ok=True)
 
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        writer: pq.ParquetWriter | None = None
-        path, count = Path(folder) / f"{uuid.uuid4().hex}.parquet", 0
-        for batch in batches:
-            try:
-                if writer is None:
-                    writer = pq.ParquetWriter(path, batch.schema, compression="none", use_dictionary=False)
-                writer.write_batch(batch)
-            except OSError as error:
-                raise RuntimeError(f"{OUR_OWN}: {error}") from error
-            count += batch.num_rows
-        if writer is not None:
-            try:
-                writer.close()
-                size = path.stat().st_size
-            except OSError as error:
-                raise RuntimeError(f"{OUR_OWN}: {error}") from error
-            values = [pa.array([str(path)]), pa.array([count]), pa.array([size])]
-            yield pa.RecordBatch.from_arrays(values, names=["path", "rows", "size"])
+    own_trouble = OWN_TROUBLE
 
-    found = rows.frame.mapInArrow(write, "path string, rows long, size long").collect()
-    return sorted((row.path, row.rows, row.size) for row in found)
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with own_trouble.told():
+            file = _write(folder, batches)
+        if file is not None:
+            values = [pa.array([file.path]), pa.array([file.rows]), pa.array([file.values])]
+            yield pa.RecordBatch.from_arrays(values, names=["path", "rows", "values"])
+
+    found = rows.frame.mapInArrow(write, _FILE_COLUMNS).collect()
+    return sorted((_File(row["path"], row["rows"], row["values"]) for row in found), key=lambda file: file.path)
+
+
+def _write(folder: str, batches: Iterable[pa.RecordBatch]) -> _File | None:
+    """Write batches as one Parquet file, of which a reader holds one group of rows at a time; None if there are none.
+
+    Uncompressed and without dictionaries: it is read once or twice, and then goes.
+    """
+    path, rows, values = Path(folder) / f"{uuid.uuid4().hex}.parquet", 0, 0
+    writer: pq.ParquetWriter | None = None
+    for batch in batches:
+        if writer is None:
+            writer = pq.ParquetWriter(path, batch.schema, compression="none", use_dictionary=False)
+        for group in row_groups(batch):
+            writer.write_table(group, group.num_rows)
+        rows, values = rows + batch.num_rows, values + batch.nbytes
+    if writer is None:
+        return None
+    writer.close()
+    return _File(str(path), rows, values)

@@ -11,6 +11,7 @@ from seamark.clock import Clock
 from seamark.config import RowSettings
 from seamark.control import Control
 from seamark.ledger.objects import ChainFiles
+from seamark.tables.cuts import CutPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +30,7 @@ class TableContext:
     clock: Clock
     session: Callable[[], SparkSession]
     cache: BaseCache
-    block_rows: int = 500_000
+    cut: CutPlan = field(default_factory=CutPlan)
     rows: RowSettings = field(default_factory=RowSettings)
     write_wait: float = 600.0
     makers: dict[str, str] = field(default_factory=dict)  # the step that writes each derived table of this program

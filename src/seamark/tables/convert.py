@@ -13,10 +13,14 @@ import pyarrow.compute as pc
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from seamark.spark.causes import mark, raised_text
 from seamark.tables.ddl import UTC_MICROS
-from seamark.tables.types import spark_name
+from seamark.tables.types import spark_type
 
-BAD_VALUE = "seamark: value does not fit "
+BAD_VALUE = mark("value does not fit")
+# How Spark writes moments into JSON: as they are, not as the session's clocks show them.
+IN_UTC = {"timeZone": "UTC", "timestampFormat": "yyyy-MM-dd HH:mm:ss.SSSSSSXXX"}
+_DAY = 86_400_000_000  # microseconds
 _WIDTHS = {"int8": 1, "int16": 2, "int32": 4, "int64": 8}
 _DIGITS = {"int8": 3, "int16": 5, "int32": 10, "int64": 19}
 
@@ -81,11 +85,12 @@ def _exactly(values: pa.Array | pa.ChunkedArray, wanted: pa.DataType) -> pa.Arra
         return _nested_exactly(values, wanted)
     if pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted) and found.tz is None and wanted.tz is not None:
         return _exactly(values.cast(pa.timestamp(found.unit)).cast(pa.timestamp(found.unit, tz="UTC")), wanted)
-    if pa.types.is_decimal(wanted) and not pa.types.is_decimal(found) and _is_number(found):
-        converted = values.cast(
-            pa.decimal128(38, wanted.scale) if pa.types.is_floating(found) else pa.decimal128(38, 0)
-        )
-        converted = converted.cast(wanted)
+    if pa.types.is_decimal(wanted) and pa.types.is_floating(found):
+        converted = _by_digits(_by_digits(values, pa.decimal128(38, wanted.scale)), wanted)
+    elif pa.types.is_decimal(found) and pa.types.is_floating(wanted):
+        converted = _by_digits(values, wanted)
+    elif pa.types.is_decimal(wanted) and pa.types.is_integer(found):
+        converted = values.cast(pa.decimal128(38, 0)).cast(wanted)
     elif pa.types.is_date(found) and pa.types.is_timestamp(wanted):
         converted = values.cast(pa.date32()).cast(pa.timestamp("us")).cast(wanted)
     elif pa.types.is_timestamp(found) and pa.types.is_date(wanted):
@@ -97,6 +102,14 @@ def _exactly(values: pa.Array | pa.ChunkedArray, wanted: pa.DataType) -> pa.Arra
     if _may_lose(found, wanted) and not _same(values, converted):
         raise pa.ArrowInvalid("the conversion loses something")
     return converted
+
+
+def _by_digits(values: pa.Array | pa.ChunkedArray, wanted: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    """Floats as decimals and back, by their digits as people and Spark see them.
+
+    Arrow's own cast goes by the number behind them: of the decimal 121.32 it makes 121.32000000000001.
+    """
+    return values.cast(pa.string()).cast(wanted)
 
 
 def _nested_exactly(values: pa.Array | pa.ChunkedArray, wanted: pa.DataType) -> pa.Array | pa.ChunkedArray:
@@ -121,8 +134,11 @@ def _may_lose(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _same(before: pa.Array | pa.ChunkedArray, after: pa.Array | pa.ChunkedArray) -> bool:
-    # From floating point the way back must be safe: 2^63 is no integer, but would be cut to one.
-    back = after.cast(before.type, safe=pa.types.is_integer(before.type))
+    if pa.types.is_decimal(before.type) or pa.types.is_decimal(after.type):
+        back = _by_digits(after, before.type)  # a float that is much too large has become just any decimal
+    else:
+        # From floating point the way back must be safe: 2^63 is no integer, but would be cut to one.
+        back = after.cast(before.type, safe=pa.types.is_integer(before.type))
     same = pc.equal(before, back)
     if pa.types.is_floating(before.type):  # a NaN equals nothing, but it is the same
         same = pc.or_kleene(same, pc.and_(pc.is_nan(before), pc.is_nan(back)))
@@ -153,20 +169,86 @@ def _shown(value: pa.Scalar) -> str:
 
 
 def convert_spark(column: Column, name: str, found: pa.DataType, wanted: pa.DataType) -> Column:
-    """The column in the wanted type; Spark raises an error that `misfit_in` understands where a value does not fit."""
+    """The column in the wanted type; Spark raises an error that `misfit_in` understands where a value does not fit.
+
+    The session's time zone makes no difference: a date or a moment without a zone is one in UTC, as it is in Arrow.
+    """
     if found == wanted:
         return column
-    target = spark_name(wanted)
-    if _always_fits(found, wanted):
+    target = spark_type(wanted, nullable=True)
+    if pa.types.is_nested(wanted) and _has_moments_to_move(found, wanted):
+        return _nested_in_spark(column, name, found, wanted)
+    if pa.types.is_null(found) or (_always_fits(found, wanted) and wanted != UTC_MICROS):
         return column.cast(target)
+    converted, lost = _converted_in_spark(column, found, wanted)
+    return F.when(column.isNotNull() & lost, F.raise_error(_complaint(column, name, found)).cast(target)).otherwise(
+        converted
+    )
+
+
+def _converted_in_spark(column: Column, found: pa.DataType, wanted: pa.DataType) -> tuple[Column, Column]:
+    """The column in the wanted type, and where that has lost something."""
+    target, source = spark_type(wanted), spark_type(found)
+    if wanted == UTC_MICROS:
+        moment = _moment_in_utc(column, found)
+        return moment, moment.isNull()
+    if found == UTC_MICROS:  # to a day
+        return _day_in_utc(column), F.pmod(F.unix_micros(column), F.lit(_DAY)) != 0
+    if pa.types.is_decimal(wanted) and pa.types.is_floating(found):
+        converted = column.cast("string").try_cast(target)  # by its digits: the same as in Arrow
+        return converted, ~converted.cast("string").try_cast(source).eqNullSafe(column)
+    if pa.types.is_decimal(found) and pa.types.is_floating(wanted):
+        converted = column.cast("string").try_cast(target)
+        return converted, ~converted.cast("string").try_cast(source).eqNullSafe(column)
     converted = column.try_cast(target)
-    lost = ~converted.try_cast(spark_name(found)).eqNullSafe(column)
+    lost = ~converted.try_cast(source).eqNullSafe(column)
     if pa.int64() in (found, wanted) and (pa.types.is_floating(found) or pa.types.is_floating(wanted)):
         # Spark takes 2^63 for the greatest integer, and back again.
         lost = lost | ((column if pa.types.is_floating(found) else converted) >= F.lit(2.0**63))
-    told = F.to_json(F.struct(F.lit(name).alias("column"), column.cast("string").alias("value")))
-    complaint = F.concat(F.lit(BAD_VALUE), told)
-    return F.when(column.isNotNull() & lost, F.raise_error(complaint).cast(target)).otherwise(converted)
+    return converted, lost
+
+
+def _moment_in_utc(column: Column, found: pa.DataType) -> Column:
+    """A date or a wall clock as the moment that it is in UTC; NULL where a timestamp does not reach that far.
+
+    Spark's own cast would take it for one in the session's time zone.
+    """
+    micros = F.try_multiply(F.unix_date(column.cast("date")).cast("long"), F.lit(_DAY))
+    if pa.types.is_timestamp(found):
+        seconds = (F.hour(column) * 3600 + F.minute(column) * 60).cast("long") * 1_000_000
+        micros = micros + seconds + (F.extract(F.lit("SECOND"), column) * 1_000_000).cast("long")
+    return F.timestamp_micros(micros)
+
+
+def _day_in_utc(column: Column) -> Column:
+    return F.date_from_unix_date(F.floor(F.unix_seconds(column) / 86_400).cast("int"))
+
+
+def _has_moments_to_move(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether there are dates or wall clocks, however deep inside a type, that are to become moments."""
+    if pa.types.is_list(wanted) and pa.types.is_list(found):
+        return _has_moments_to_move(found.value_type, wanted.value_type)
+    if pa.types.is_struct(wanted) and pa.types.is_struct(found):
+        pairs = zip(found.fields, wanted.fields, strict=True)
+        return any(_has_moments_to_move(f.type, w.type) for f, w in pairs)
+    return bool(wanted == UTC_MICROS and found != UTC_MICROS)
+
+
+def _nested_in_spark(column: Column, name: str, found: pa.DataType, wanted: pa.DataType) -> Column:
+    """A list or struct, converted by what is inside it."""
+    if pa.types.is_list(wanted):
+        return F.transform(column, lambda item: convert_spark(item, name, found.value_type, wanted.value_type))
+    fields = [
+        convert_spark(column.getField(f.name), name, f.type, w.type).alias(w.name)
+        for f, w in zip(found.fields, wanted.fields, strict=True)
+    ]
+    return F.when(column.isNotNull(), F.struct(*fields))
+
+
+def _complaint(column: Column, name: str, found: pa.DataType) -> Column:
+    value = column if found == UTC_MICROS else column.cast("string")
+    told = F.struct(F.lit(name).alias("column"), value.alias("value"))
+    return F.concat(F.lit(BAD_VALUE), F.to_json(told, IN_UTC))
 
 
 def _always_fits(found: pa.DataType, wanted: pa.DataType) -> bool:
@@ -190,10 +272,10 @@ def _always_fits(found: pa.DataType, wanted: pa.DataType) -> bool:
     return wanted == UTC_MICROS or (t.is_timestamp(wanted) and t.is_date(found))
 
 
-def misfit_in(text: str) -> tuple[str, str] | None:
+def misfit_in(error: BaseException) -> tuple[str, str] | None:
     """Column and value, if an error of Spark's tells of a value that did not fit."""
-    _, found, rest = text.partition(BAD_VALUE)
-    if not found:
+    found = raised_text(error, BAD_VALUE)
+    if found is None:
         return None
-    told = json.JSONDecoder().raw_decode(rest)[0]
+    told = json.loads(found)
     return told["column"], told["value"]

@@ -13,6 +13,8 @@ import pyarrow.parquet as pq
 
 from seamark.errors import TableError
 
+_AGAIN = "#"  # stands between an application and the version that it writes anew; no dataset id has it
+
 
 class DeltaLog:
     """The log of the Delta table in a folder. Folds are its only writers."""
@@ -24,6 +26,17 @@ class DeltaLog:
         """Whether a version is there: somebody may have removed the folder by hand."""
         return self._path(version).is_file()
 
+    def is_whole(self, version: int) -> bool:
+        """Whether a version is there with all of its files: those of an old one may have been collected."""
+        return self.has(version) and all(path.is_file() for path in self.files(version))
+
+    def written(self, version: int) -> float | None:
+        """When a version was written, in seconds since 1970; None if it is not there."""
+        try:
+            return self._path(version).stat().st_mtime
+        except FileNotFoundError:
+            return None
+
     def newest(self) -> int | None:
         """The newest version, or None."""
         return next(self._versions(), None)
@@ -33,14 +46,34 @@ class DeltaLog:
         return next((v for v, done in self.transactions(app).items() if done == transaction), None)
 
     def transactions(self, app: str) -> dict[int, int]:
-        """The transaction that each version was written as by an application, newest version first."""
+        """The transaction that each version was written as by an application, newest version first.
+
+        Delta takes a transaction once: one that is to be written again is that of `again(app, …)`.
+        """
         found = {}
         for version in self._versions():
             for action in self._actions(version):
                 transaction = action.get("txn")
-                if transaction and transaction["appId"] == app:
+                if transaction and transaction["appId"].partition(_AGAIN)[0] == app:
                     found[version] = int(transaction["version"])
         return found
+
+    def again(self, app: str) -> str:
+        """The application under which a transaction can be written that an older version was written as."""
+        newest = self.newest()
+        return f"{app}{_AGAIN}{0 if newest is None else newest + 1}"
+
+    def features(self) -> set[str]:
+        """The features that a writer of the newest version must know by name."""
+        for version in self._versions():
+            for action in self._actions(version):
+                if "protocol" in action:
+                    return set(action["protocol"].get("writerFeatures") or ())
+        for version in sorted(self._checkpoints(), reverse=True):
+            for action in pq.read_table(self._path(version, "checkpoint.parquet"), columns=["protocol"]).to_pylist():
+                if action["protocol"]:
+                    return set(action["protocol"].get("writerFeatures") or ())
+        return set()
 
     def row_count(self, version: int) -> int:
         """How many rows a version has, from the statistics of its files."""

@@ -13,10 +13,12 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from seamark.ledger import Op
+from seamark.spark.causes import mark, raised_text
+from seamark.tables.convert import IN_UTC
 from seamark.tables.frames import quoted
 from seamark.tables.schema import TableSchema
 
-DOUBLED_KEY = "seamark: doubled key "
+DOUBLED_KEY = mark("doubled key")
 # A column's name holds no space, so these are nobody's.
 _OLD = "old "
 _STANDS, _COMES, _TIMES = "it stands", "it comes", "its times"
@@ -49,7 +51,7 @@ def refuse_doubled(schema: TableSchema, rows: DataFrame) -> DataFrame:
     """
     key = [F.col(quoted(name)) for name in schema.key]
     known = reduce(lambda one, other: one & other, [column.isNotNull() for column in key])
-    complaint = F.concat(F.lit(DOUBLED_KEY), F.to_json(F.struct(*key)))
+    complaint = F.concat(F.lit(DOUBLED_KEY), F.to_json(F.struct(*key), IN_UTC))
     times = F.count(F.lit(1)).over(Window.partitionBy(*key))
     checked = rows.withColumn(
         _TIMES, F.when(known & (times > 1), F.raise_error(complaint).cast("long")).otherwise(times)
@@ -58,10 +60,10 @@ def refuse_doubled(schema: TableSchema, rows: DataFrame) -> DataFrame:
     return checked.where(F.col(_TIMES) > 0).drop(_TIMES)
 
 
-def doubled_in(text: str) -> dict[str, object] | None:
+def doubled_in(error: BaseException) -> dict[str, object] | None:
     """The key, if an error of Spark's tells of a doubled one."""
-    _, found, rest = text.partition(DOUBLED_KEY)
-    return dict(json.JSONDecoder().raw_decode(rest)[0]) if found else None
+    found = raised_text(error, DOUBLED_KEY)
+    return None if found is None else dict(json.loads(found))
 
 
 def _op(op: Op) -> Column:
@@ -73,7 +75,8 @@ def _join(schema: TableSchema, rows: DataFrame, standing: DataFrame, how: str) -
     renamed = [F.col(quoted(name)).alias(_OLD + name) for name in schema.names]
     old = standing.select(*renamed, F.lit(True).alias(_STANDS))
     same_key = [new[quoted(name)] == old[quoted(_OLD + name)] for name in schema.key]
-    return new.join(old, reduce(lambda one, other: one & other, same_key), how)
+    # Spark judges a file by its size on disk, and would send large rows that repeat to every task.
+    return new.join(old.hint("merge"), reduce(lambda one, other: one & other, same_key), how)
 
 
 def _records(schema: TableSchema, joined: DataFrame) -> DataFrame:

@@ -1,42 +1,74 @@
-"""Adding columns to a standing table."""
+"""Adding columns to a standing table: the first write or run of a program that declares them does it, not opening."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Mapping
 
 from seamark.clock import commit_time
-from seamark.control import RunRecord, write_lease_name
+from seamark.control import Lease, RunRecord, TableHead, write_lease_name
 from seamark.errors import CommitConflict, LeaseHeld, StagedFilesGone
+from seamark.ledger import SetDataSchema
 from seamark.ledger.chain import ChainDraft
 from seamark.tables.context import TableContext
-from seamark.tables.publish import declare_schema, plan_table, publish, writing
+from seamark.tables.publish import Planned, Writing, declare_schema, plan_table, publish, writing
+from seamark.tables.read import TableSource
 from seamark.tables.schema import TableSchema, check_evolution
 from seamark.tables.slices import OpCounts
 
 log = logging.getLogger("seamark.commit")
 
 
-def grow_schema(context: TableContext, table: str, declared: TableSchema) -> None:
+def standing_schema(context: TableContext, head: TableHead | None) -> TableSchema | None:
+    """The schema that a table's chain has, or None while it has none."""
+    if head is None or head.schema_block is None:
+        return None
+    event = context.files(head.table).block(head.schema_block).event
+    if not isinstance(event, SetDataSchema) or event.schema is None:
+        return None
+    return TableSchema.from_ledger(event.schema)
+
+
+def grow_declared(sources: Iterable[TableSource], heads: Mapping[str, TableHead]) -> bool:
+    """Add the columns that a program declares to the tables that stand without them; whether there were any."""
+    grown = False
+    for source in sources:
+        standing = standing_schema(source.context, heads.get(source.name))
+        # A table that has columns this program does not know is left alone: its writes and runs refuse it.
+        if standing is not None and set(standing.names) < set(source.schema.names):
+            _grow(source)
+            grown = True
+    return grown
+
+
+def _grow(source: TableSource) -> None:
     """Write one SetDataSchema with the declared schema, unless somebody else has done so meanwhile."""
-    while not _try_to_grow(context, table, declared):
-        log.info("schema of '%s': somebody else wrote to the table, so it is planned again", table)
+    while not _try_to_grow(source):
+        log.info("schema of '%s': somebody else wrote to the table, so it is planned again", source.name)
 
 
-def _try_to_grow(context: TableContext, table: str, declared: TableSchema) -> bool:
+def _try_to_grow(source: TableSource) -> bool:
     """Whether the table has the declared schema now; False if somebody was faster."""
-    context.control.leases.wait_until_free(write_lease_name(table), context.write_wait)
-    planned = plan_table(context, table)
-    if planned.state is None or planned.state.schema is None:
-        return True
-    if not check_evolution(table, TableSchema.from_ledger(planned.state.schema), declared):
-        return True
-    moment = commit_time(context.clock, planned.state.system_time)
-    draft = ChainDraft(planned.state, moment)
-    declare_schema(draft, declared)
+    context = source.context
+    context.control.leases.wait_until_free(write_lease_name(source.name), context.write_wait)
+    planned = plan_table(context, source.name)
     try:
         with writing(context) as run:
-            record = RunRecord(run.run_id, table, "schema", moment.timestamp(), moment.timestamp(), rows_out=0)
-            publish(context, run, record, [(planned, draft)], counts=OpCounts())
+            grow_planned(source, run, planned)
     except (CommitConflict, LeaseHeld, StagedFilesGone):
         return False
     return True
+
+
+def grow_planned(source: TableSource, run: Writing, planned: Planned, leases: tuple[Lease, ...] = ()) -> None:
+    """Commit the declared schema, and nothing else, if the chain lacks columns of it."""
+    state, context = planned.state, source.context
+    if state is None or state.schema is None:
+        return
+    if not check_evolution(source.name, TableSchema.from_ledger(state.schema), source.schema):
+        return
+    moment = commit_time(context.clock, state.system_time)
+    draft = ChainDraft(state, moment)
+    declare_schema(draft, source.schema)
+    record = RunRecord(run.run_id, source.name, "schema", moment.timestamp(), moment.timestamp(), rows_out=0)
+    publish(context, run, record, [(planned, draft)], counts=OpCounts(), write_leases=leases)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from seamark import faults
+from seamark.config import RowSettings
 from seamark.control import BaseVersion, BlockEntry, TableHead
-from seamark.errors import TableError
+from seamark.errors import LeaseHeld, SeamarkError, TableError
 from seamark.ledger import Op, SetDataSchema
 from seamark.tables.cache import BaseCache
+from seamark.tables.context import TableContext
 from seamark.tables.delta_log import DeltaLog
 from seamark.tables.frames import quoted
 from seamark.tables.read import (
@@ -30,17 +34,20 @@ from seamark.tables.read import (
 )
 from seamark.tables.schema import TableSchema
 
+log = logging.getLogger("seamark.fold")
+
 # Up to this share of the base a tail is merged into the files that it touches; a larger one makes it worth writing all
 # of the base anew, in order.
 MERGE_SHARE = 0.1
 ROWS_A_FILE = 1_000_000
+FILE_BYTES = 1 << 30
 # Small pages let a read by key skip most of a file: the page index holds the least and greatest key of each.
 PAGE_ROWS = 4_000
 
 
 @dataclass(frozen=True, slots=True)
 class FoldReport:
-    """What folding a table did: `folded` is False if the base was at the head already, or there is nothing to fold."""
+    """What folding a table did: where `folded` is False, `reason` says why not."""
 
     table: str
     folded: bool
@@ -49,9 +56,9 @@ class FoldReport:
     delta_version: int | None = None
 
 
-def fold_table(source: TableSource) -> FoldReport:
+def fold_table(source: TableSource, wait: float = 60.0) -> FoldReport:
     """Bring the base up to the head; the same fold twice makes no second Delta version."""
-    with source.context.control.leases.held(f"fold:{source.name}"):
+    with source.context.control.leases.held(f"fold:{source.name}", wait):
         head = source.context.control.index.head(source.name)
         if head is None or head.last_offset is None:
             return FoldReport(source.name, False, "it has no records")
@@ -69,10 +76,35 @@ def _as_the_chain_has_it(source: TableSource, head: TableHead) -> TableSource:
     return replace(source, schema=TableSchema.from_ledger(event.schema))
 
 
-def needs_fold(source: TableSource, tail_records: int, tail_slices: int, base_rows: int) -> bool:
+def fold_where_needed(context: TableContext, find: Callable[[str], TableSource]) -> list[FoldReport]:
+    """Fold the tables whose tail has grown long, and report on each of them.
+
+    Nobody waits for another process that folds, and trouble is reported, not raised: the rows are right without a fold,
+    and the next call tries again.
+    """
+    sizes, bases = context.control.index.tail_sizes(), context.control.index.all_bases()
+    reports = []
+    for name, (records, slices) in sorted(sizes.items()):
+        rows = bases[name][0].row_count if name in bases else 0
+        if needs_fold(context.rows, records, slices, rows):
+            reports.append(_fold_if_possible(name, find))
+    return reports
+
+
+def needs_fold(settings: RowSettings, tail_records: int, tail_slices: int, base_rows: int) -> bool:
     """Whether the tail has grown past the configured share of the base or number of slices."""
-    settings = source.context.rows
     return tail_slices > settings.fold_slices or (base_rows > 0 and tail_records > settings.fold_share * base_rows)
+
+
+def _fold_if_possible(table: str, find: Callable[[str], TableSource]) -> FoldReport:
+    try:
+        return fold_table(find(table), wait=0.0)
+    except LeaseHeld:
+        return FoldReport(table, False, "another process folds it now, or removes its old versions")
+    except Exception as error:
+        told = error.message if isinstance(error, SeamarkError) else f"{type(error).__name__}: {error}"
+        log.warning("table '%s' was not folded: %s", table, told)
+        return FoldReport(table, False, told.strip().splitlines()[0])
 
 
 def _fold(source: TableSource, head: TableHead, upto: int, base: BaseVersion | None) -> FoldReport:
@@ -80,21 +112,22 @@ def _fold(source: TableSource, head: TableHead, upto: int, base: BaseVersion | N
     blocks = source.context.control.index.slices(source.name, after=base.last_offset if base else None, upto=upto)
     records = count_records(blocks)
     sequence = blocks[-1].sequence
-    log = DeltaLog(Path(source.base_folder))
-    if log.newest() is None:
+    log_of_base = DeltaLog(Path(source.base_folder))
+    if log_of_base.newest() is None:
         # Somebody removed the folder: Delta counts from 0 again, and what we know of a version 0 is about another one.
         source.context.control.index.drop_bases(source.name)
+    distrusted = source.context.control.index.distrusted_bases(source.name)
     failure: Exception | None = None
-    if log.version_of(head.dataset_id, sequence) is None:
+    if (done := log_of_base.version_of(head.dataset_id, sequence)) is None or done in distrusted:
         try:
-            _write(source, head, blocks, upto, base)
+            _write(source, head, blocks, upto, base, anew=bool({done, log_of_base.newest()} & distrusted))
         except (PySparkException, Py4JError) as error:
             failure = error
     faults.reached("fold-written")
-    version = log.version_of(head.dataset_id, sequence)
-    if version is None:
+    version = log_of_base.version_of(head.dataset_id, sequence)
+    if version is None or version in distrusted:
         return _outrun(source, base, failure)
-    rows = log.row_count(version)
+    rows = log_of_base.row_count(version)
     source.context.control.index.add_base(BaseVersion(source.name, version, sequence, upto, rows))
     source.context.cache.drop(source.name)
     return FoldReport(source.name, True, "", records, version)
@@ -116,13 +149,23 @@ def _outrun(source: TableSource, base: BaseVersion | None, failure: Exception | 
 
 
 def _write(
-    source: TableSource, head: TableHead, blocks: Sequence[BlockEntry], upto: int, base: BaseVersion | None
+    source: TableSource,
+    head: TableHead,
+    blocks: Sequence[BlockEntry],
+    upto: int,
+    base: BaseVersion | None,
+    *,
+    anew: bool,
 ) -> None:
-    """Write the base's next version, in the way that is the cheapest."""
+    """Write the base's next version, in the way that is the cheapest; `anew` if Delta's newest one is distrusted."""
+    log_of_base = DeltaLog(Path(source.base_folder))
     # Not from the cache: a cached frame belongs to the session that read it, and so would the write.
-    session = _session_for(source, head, blocks[-1].sequence)
+    app = log_of_base.again(head.dataset_id) if anew else head.dataset_id
+    session = _session_for(source, app, blocks[-1].sequence)
     apart = replace(source, context=replace(source.context, session=session, cache=BaseCache(0)))
-    if base is None or DeltaLog(Path(source.base_folder)).newest() != base.delta_version:
+    continues = not anew and base is not None and log_of_base.newest() == base.delta_version
+    _let_in_new_types(apart)
+    if base is None or not continues:
         _write_anew(apart, upto)
     elif not source.schema.key:
         _append(apart, blocks)
@@ -132,7 +175,29 @@ def _write(
         _write_anew(apart, upto)
 
 
-def _session_for(source: TableSource, head: TableHead, sequence: int) -> Callable[[], SparkSession]:
+def _let_in_new_types(source: TableSource) -> None:
+    """Switch on what Delta needs for a column's type. It does so by itself in a new table only, not where columns are
+    added. That is a Delta version of its own, with the rows of the one before.
+    """
+    log_of_base = DeltaLog(Path(source.base_folder))
+    needed = {feature for column in source.schema.columns for feature in _features(column.type)}
+    if not needed or log_of_base.newest() is None:
+        return
+    for feature in sorted(needed - log_of_base.features()):
+        table = f"delta.{quoted(source.base_folder)}"
+        source.context.session().sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.feature.{feature}' = 'supported')")
+
+
+def _features(kind: pa.DataType) -> Iterator[str]:
+    """The features of Delta that a type, or a type inside it, needs."""
+    if pa.types.is_nested(kind):
+        for place in range(kind.num_fields):
+            yield from _features(kind.field(place).type)
+    elif pa.types.is_timestamp(kind) and kind.tz is None:
+        yield "timestampNtz"
+
+
+def _session_for(source: TableSource, app: str, sequence: int) -> Callable[[], SparkSession]:
     """A session for one write, so that its settings touch no other work.
 
     The block is Delta's transaction version: a second try of the same fold writes nothing.
@@ -142,13 +207,19 @@ def _session_for(source: TableSource, head: TableHead, sequence: int) -> Callabl
     session: SparkSession = (given.newSession if hasattr(given, "newSession") else given.cloneSession)()
     settings = {
         "spark.sql.session.timeZone": given.conf.get("spark.sql.session.timeZone") or "UTC",
-        "spark.databricks.delta.write.txnAppId": head.dataset_id,
+        "spark.databricks.delta.write.txnAppId": app,
         "spark.databricks.delta.write.txnVersion": str(sequence),
         "spark.databricks.delta.schema.autoMerge.enabled": "true",
         # Bases are read as plain files, so they must be just that, whatever is the default elsewhere.
         "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
         "spark.databricks.delta.properties.defaults.columnMapping.mode": "none",
         "parquet.page.row.count.limit": str(PAGE_ROWS),
+        # A page or group of rows ends when it is full; with large rows that is long before the default's 100.
+        "parquet.page.size.row.check.min": "10",
+        "parquet.block.size.row.check.min": "10",
+        # A missing or damaged file of the base ends the fold, though a session may be set up to go on without it.
+        "spark.sql.files.ignoreMissingFiles": "false",
+        "spark.sql.files.ignoreCorruptFiles": "false",
     }
     for name, value in settings.items():
         session.conf.set(name, value)
@@ -159,12 +230,22 @@ def _write_anew(source: TableSource, upto: int) -> None:
     images = read_images(source, upto=upto).select(*_base_columns(source))
     key = [quoted(name) for name in source.schema.key]
     if key:
-        files = max(1, -(-count_versions(source, upto=upto) // ROWS_A_FILE))
+        files = max(
+            1, -(-count_versions(source, upto=upto) // ROWS_A_FILE), -(-_stored_bytes(source, upto) // FILE_BYTES)
+        )
         # Sampling for the ranges reads the slices twice; it is what makes the files disjoint by key.
         ordered = images.repartitionByRange(files, *key) if files > 1 else images.coalesce(1)
         images = ordered.sortWithinPartitions(*key)
     writer = images.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
     writer.save(source.base_folder)
+
+
+def _stored_bytes(source: TableSource, upto: int) -> int:
+    """About how many bytes the rows take in files, as far as what they are made from tells."""
+    base = newest_base(source, upto)
+    files = DeltaLog(Path(source.base_folder)).files(base.delta_version) if base else ()
+    blocks = source.context.control.index.slices(source.name, after=base.last_offset if base else None, upto=upto)
+    return sum(path.stat().st_size for path in files) + sum(block.slice_size or 0 for block in blocks)
 
 
 def _base_columns(source: TableSource) -> list[str]:

@@ -12,9 +12,8 @@ import pyarrow.compute as pc
 
 from seamark.errors import BadValue, FrameMismatch, NullKey
 from seamark.tables.convert import ValueDoesNotFit, convert_array, convert_spark, convertible, convertible_in_spark
-from seamark.tables.ddl import parse_type
 from seamark.tables.schema import Column, TableSchema
-from seamark.tables.types import spark_name
+from seamark.tables.types import arrow_type, spark_name, spark_type
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +48,7 @@ def check_frame(table: str, schema: TableSchema, frame: Frame, *, only_key: bool
         # In a key 0.0 and -0.0 are one, and files are searched by bytes: adding 0.0 makes the first of both.
         for column in pointed:
             name = quoted(column.name)
-            computed = computed.withColumn(column.name, (computed[name] + 0.0).cast(spark_name(column.type)))
+            computed = computed.withColumn(column.name, (computed[name] + 0.0).cast(spark_type(column.type)))
         return SparkFrame(computed)
     local = _check_local(table, columns, _to_arrow(table, frame), only_key=only_key)
     for column in pointed:
@@ -57,6 +56,23 @@ def check_frame(table: str, schema: TableSchema, frame: Frame, *, only_key: bool
         local = local.set_column(place, field, pc.add(local.column(place), pa.scalar(0.0, column.type)))
     _refuse_nulls(table, [column.name for column in columns if not column.nullable], local)
     return LocalFrame(local)
+
+
+def check_returned_frame(table: str, schema: TableSchema, frame: Frame) -> CheckedFrame:
+    """The same for a frame that a step's function returned, where nothing at all is no rows: neither column nor row.
+
+    `pd.DataFrame([…])` of no rows is such a frame, and so is an empty list. Whoever writes to a table must name its
+    columns: a replace by an empty frame takes every row away.
+    """
+    if not _is_spark(frame) and _is_nothing(frame):
+        return LocalFrame(schema.arrow.empty_table())
+    return check_frame(table, schema, frame)
+
+
+def _is_nothing(frame: object) -> bool:
+    if isinstance(frame, list | tuple):
+        return not frame
+    return getattr(frame, "shape", None) == (0, 0)
 
 
 def _is_spark(frame: object) -> bool:
@@ -94,7 +110,9 @@ def _from_columns(table: str, columns: Sequence[tuple[str, Any]], *, from_pandas
     arrays, names, issues = [], [], []
     for name, values in columns:
         try:
-            arrays.append(pa.array(values, from_pandas=from_pandas))
+            array = pa.array(values, from_pandas=from_pandas)
+            # pandas gives a column without values any type: floats for a map that found nothing.
+            arrays.append(pa.nulls(len(array)) if from_pandas and array.null_count == len(array) else array)
             names.append(name)
         except (ValueError, TypeError, NotImplementedError, OverflowError) as error:  # Arrow's own are among these
             issues.append(f"column '{name}' has values of mixed or unknown types ({str(error).splitlines()[0]})")
@@ -109,13 +127,14 @@ def _whole(array: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _check_local(table: str, columns: list[Column], frame: pa.Table, *, only_key: bool) -> pa.Table:
     names = list(frame.column_names)
-    issues = _name_issues(columns, names, only_key=only_key)
+    issues, wrong = _name_issues(columns, names, only_key=only_key), []
     for column in columns:
         if names.count(column.name) == 1 and not convertible(frame.schema.field(column.name).type, column.type):
             found = frame.schema.field(column.name).type
             issues.append(f"column '{column.name}' is {_type_shown(found)}, expected {spark_name(column.type)}")
+            wrong.append(column)
     if issues:
-        raise _mismatch(table, issues)
+        raise _mismatch(table, issues, wrong)
     arrays = [_converted(table, column, frame.column(column.name)) for column in columns]
     schema = pa.schema([pa.field(column.name, column.type, column.nullable) for column in columns])
     return pa.Table.from_arrays(arrays, schema=schema)
@@ -125,14 +144,19 @@ def _converted(table: str, column: Column, values: pa.ChunkedArray) -> pa.Chunke
     try:
         return convert_array(values, column.type)
     except ValueDoesNotFit as misfit:
-        raise bad_value(table, column.name, str(misfit), spark_name(column.type)) from None
+        raise bad_value(table, column, str(misfit)) from None
 
 
-def bad_value(table: str, column: str, value: str, wanted: str) -> BadValue:
+def bad_value(table: str, column: Column, value: str) -> BadValue:
     """The error for a value that its column cannot hold."""
+    hint, kind = "convert or round the value before it is written.", column.type
+    if pa.types.is_decimal(kind):
+        room = f"{kind.precision - kind.scale} digits before the point and {kind.scale} after it"
+        hint = f"round it, or give a `decimal.Decimal`; the column has room for {room}."
     return BadValue(
-        f"table '{table}': the value {value} does not fit column '{column}', which is {wanted}. Nothing was written.",
-        hint="convert or round the value before it is written.",
+        f"table '{table}': the value {value} does not fit column '{column.name}', which is {spark_name(kind)}. "
+        "Nothing was written.",
+        hint=hint,
     )
 
 
@@ -154,18 +178,19 @@ def refuse_nulls(table: str, nulls: Mapping[str, int]) -> None:
 
 
 def _check_spark(table: str, columns: list[Column], frame: DataFrame, *, only_key: bool) -> DataFrame:
-    types = {field.name: parse_type(field.dataType.simpleString()) for field in frame.schema.fields}
+    types = {field.name: arrow_type(field.dataType) for field in frame.schema.fields}
     shown = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
     void = {name for name, text in shown.items() if text == "void"}
-    issues = _name_issues(columns, frame.columns, only_key=only_key)
+    issues, wrong = _name_issues(columns, frame.columns, only_key=only_key), []
     for column in columns:
         if column.name not in types or column.name in void:
             continue
         found = types[column.name]
         if found is None or not convertible_in_spark(found, column.type):
             issues.append(f"column '{column.name}' is {shown[column.name]}, expected {spark_name(column.type)}")
+            wrong.append(column)
     if issues:
-        raise _mismatch(table, issues)
+        raise _mismatch(table, issues, wrong)
     picked = []
     for column in columns:
         found = pa.null() if column.name in void else types[column.name]
@@ -205,8 +230,26 @@ def _type_shown(found: pa.DataType) -> str:
         return str(found)
 
 
-def _mismatch(table: str, issues: list[str]) -> FrameMismatch:
+def _mismatch(table: str, issues: list[str], wrong: Sequence[Column] = ()) -> FrameMismatch:
+    """The error for a frame that does not fit; `wrong` are the columns that have another type than they can have."""
+    hint = "the frame needs the table's columns, in any order, and no others."
+    if wrong and len(wrong) == len(issues):
+        hint = f"convert it before it is written, for example with {_conversion(wrong[0])}."
     return FrameMismatch(
-        f"the frame does not fit table '{table}': {'; '.join(issues)}. Nothing was written.",
-        hint="the frame needs the table's columns, in any order, and no others.",
+        f"the frame does not fit table '{table}': {'; '.join(issues)}. Nothing was written.", hint=hint
     )
+
+
+def _conversion(column: Column) -> str:
+    """How a column of another type becomes one of this type, in pandas and in Spark."""
+    name, kind = column.name, column.type
+    in_spark = f"cast({name} AS {spark_name(kind)}) in Spark"
+    if pa.types.is_date(kind):
+        return f"pd.to_datetime(frame['{name}']).dt.date, or {in_spark}"
+    if pa.types.is_timestamp(kind):
+        return f"pd.to_datetime(frame['{name}'], utc={kind.tz is not None}), or {in_spark}"
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return f"pd.to_numeric(frame['{name}']), or {in_spark}"
+    if pa.types.is_string(kind):
+        return f"frame['{name}'].astype(str), or {in_spark}"
+    return in_spark

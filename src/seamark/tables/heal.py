@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 
 from seamark.control import TableHead
-from seamark.errors import HeadMismatch
+from seamark.errors import HeadMismatch, LedgerError
+from seamark.ledger.chain import walk_back
 from seamark.ledger.objects import ChainFiles
 from seamark.tables.context import TableContext
 from seamark.tables.publish import mirror_head
@@ -25,16 +29,29 @@ class Healed:
 
 
 def heal_heads(context: TableContext) -> tuple[Healed, ...]:
-    """Bring each `refs/head` up to the database; `HeadMismatch`, with nothing changed, if the two do not fit."""
+    """Bring each `refs/head` up to the database; `HeadMismatch`, with nothing changed, if the two do not fit.
+
+    Gives those that were brought up. One that may not be written stays as it is: the database says where a table is.
+    """
     lagging = _lagging_heads(context)  # all of them are looked at before one is changed
-    for healed in lagging:
+    return tuple(healed for healed in lagging if _heal(context, healed))
+
+
+def _heal(context: TableContext, healed: Healed) -> bool:
+    try:
         mirror_head(context, context.files(healed.table), healed.table)
-        log.warning("refs/head of '%s' lagged behind the database and was brought up to it", healed.table)
-    return tuple(lagging)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        log.info("refs/head of '%s' lags behind the database, and may not be written: %s", healed.table, error)
+        return False
+    log.warning("refs/head of '%s' lagged behind the database and was brought up to it", healed.table)
+    return True
 
 
 def _lagging_heads(context: TableContext) -> list[Healed]:
     heads = context.control.index.heads()
+    _check_warehouse_is_there(context, heads)
     lagging, seen = [], set()
     for folder in chain_folders(context.warehouse):
         seen.add(folder.name)
@@ -54,16 +71,38 @@ def _check_ancestor(context: TableContext, name: str) -> TableHead:
     # The folder is read before the database: a commit in between moves the database first, never the folder.
     found = ChainFiles(context.warehouse / name).head()
     head = context.control.index.head(name)
-    is_known = found is None or context.control.index.block_at(name, found) is not None
-    if head is None or not is_known:
-        known = head.head_hash if head else "no such table"
+    if head is None or (found is not None and not _is_ancestor(context.files(name), head.head_hash, found)):
+        known = f"has {head.head_hash}, whose chain does not hold it" if head else "has no such table"
         raise HeadMismatch(
             f"table '{name}': refs/head in {context.warehouse} is {found}, and the control database "
-            f"{context.control.database.shown_url} has {known}, whose chain does not hold it. "
+            f"{context.control.database.shown_url} {known}. "
             "The database is older than the warehouse, or another's. Nothing was changed.",
             hint="open the right database, or build it again from the chains with `seamark doctor --rebuild`.",
         )
     return head
+
+
+def _is_ancestor(files: ChainFiles, head: str, found: str) -> bool:
+    """Whether the chain that ends with `head` holds a block: only the chain's own files are asked.
+
+    The database may say so of a head that somebody made up, and what `refs/head` leads to would be lost.
+    """
+    try:
+        oldest = files.block(found).sequence_number
+        blocks = takewhile(lambda entry: entry[1].sequence_number >= oldest, walk_back(files, head))
+        return any(name == found for name, _ in blocks)
+    except (LedgerError, OSError):
+        return False
+
+
+def _check_warehouse_is_there(context: TableContext, heads: Mapping[str, TableHead]) -> None:
+    """Refuse a warehouse that is not there though the database knows tables in it: a disk that is not mounted."""
+    if heads and not context.warehouse.is_dir():
+        raise HeadMismatch(
+            f"the warehouse folder {context.warehouse} is not there, and the control database "
+            f"{context.control.database.shown_url} knows {len(heads)} tables in it. Nothing was changed.",
+            hint="mount or restore the folder, or correct `warehouse`: `seamark doctor` shows where it is set.",
+        )
 
 
 def _check_chain_is_there(context: TableContext, name: str, head: TableHead) -> None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import logging
-import os
-import shutil
-import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 
 from seamark import faults
 from seamark.control import (
+    UNKNOWN_OUTPUTS,
     BlockEntry,
     CommitRequest,
     CoveredKey,
@@ -24,12 +21,14 @@ from seamark.control import (
     TableAppend,
     TableHead,
 )
-from seamark.errors import ChainRuleBroken, SeamarkError
+from seamark.errors import (
+    ChainRuleBroken,
+    SeamarkError,
+)
 from seamark.ledger import (
     AddData,
     Block,
     ChainState,
-    Checkpoint,
     DatasetKind,
     DataSlice,
     OffsetInterval,
@@ -37,16 +36,16 @@ from seamark.ledger import (
     SetDataSchema,
     SetTransform,
     SourceState,
-    multihash,
     new_dataset_id,
 )
-from seamark.ledger.chain import ChainDraft, ChainTip, DraftBlock, state_at
+from seamark.ledger.chain import ChainDraft, ChainTip, state_at
 from seamark.ledger.events import ExecuteTransform
-from seamark.ledger.objects import ChainFiles, sync_folder
-from seamark.tables.commit_checks import check_blocks
+from seamark.ledger.objects import ChainFiles
 from seamark.tables.context import TableContext
 from seamark.tables.schema import TableSchema
 from seamark.tables.slices import OpCounts, SliceInfo
+from seamark.tables.writing import Writing as Writing
+from seamark.tables.writing import writing as writing
 
 log = logging.getLogger("seamark.commit")
 
@@ -143,63 +142,6 @@ def later(one: datetime | None, other: datetime | None) -> datetime | None:
     return max((moment for moment in (one, other) if moment is not None), default=None)
 
 
-class Writing:
-    """One run that writes: the folder for what it stages, and the objects that it has registered."""
-
-    def __init__(self, context: TableContext, run_id: str) -> None:
-        self._context = context
-        self.run_id = run_id
-        self.folder = context.staging_folder(run_id)
-        self.registered: list[str] = []
-
-    def folder_of(self, table: str) -> Path:
-        """Where the slices of one table are staged: those of two may be equal, and each needs its own."""
-        return self.folder / "slices" / table
-
-    def adopt_slices(self, files: ChainFiles, slices: Sequence[SliceInfo]) -> None:
-        """Register slices that lie in the run's folder, then move them into the table's.
-
-        In this order, so that no file is ever among the table's objects without being registered or committed.
-        """
-        names = list(dict.fromkeys(piece.physical_hash for piece in slices))
-        self._register(files.folder, "data", names)
-        files.data.folder.mkdir(parents=True, exist_ok=True)
-        for name in names:
-            os.replace(self.folder_of(files.folder.name) / name, files.data.path(name))
-        if names:
-            sync_folder(files.data.folder)
-
-    def put_checkpoint(self, files: ChainFiles, data: bytes) -> Checkpoint:
-        """Register a checkpoint, then write it; gives it as a block names it."""
-        name = multihash(data)
-        self._register(files.folder, "checkpoints", [name])
-        files.checkpoints.put(data)
-        return Checkpoint(name, len(data))
-
-    def put_blocks(self, files: ChainFiles, blocks: Sequence[DraftBlock]) -> None:
-        """Register blocks, then write them."""
-        self._register(files.folder, "blocks", [block.hash for block in blocks])
-        for block in blocks:
-            files.blocks.put(block.data)
-
-    def _register(self, folder: Path, kind: str, names: list[str]) -> None:
-        objects = [f"{folder.name}/{kind}/{name}" for name in dict.fromkeys(names)]
-        objects = [name for name in objects if name not in self.registered]
-        self._context.control.staging.register(self.run_id, objects)
-        self.registered += objects
-
-
-@contextmanager
-def writing(context: TableContext) -> Iterator[Writing]:
-    """A run that writes: it is known to live while the block runs, and leaves nothing staged behind."""
-    run = Writing(context, str(uuid.uuid4()))
-    with context.control.staging.run(run.run_id):
-        try:
-            yield run
-        finally:
-            shutil.rmtree(run.folder, ignore_errors=True)
-
-
 @dataclass(frozen=True, slots=True)
 class Progress:
     """What a step's commit moves besides its blocks: positions, failed and recovered keys, covered keys, its lease."""
@@ -210,6 +152,7 @@ class Progress:
     recovered: tuple[tuple[str, str], ...] = ()  # (step, key)
     lease: Lease | None = None
     batch: int | None = None
+    outputs: str = UNKNOWN_OUTPUTS  # which outputs all of this is about
 
 
 def publish(
@@ -222,13 +165,15 @@ def publish(
     write_leases: tuple[Lease, ...] = (),
     progress: Progress | None = None,
 ) -> None:
-    """Make drafted blocks true, all of them or none, and mirror the heads."""
+    """Make drafted blocks true, all of them or none, with the chains that the run begins, and mirror the heads."""
     progress = progress or Progress()
-    for planned, draft in drafts:
+    together = [*run.begins, *drafts]
+    begun = {head.dataset_id: head.head_hash for head in begun_heads(run).values()}
+    for planned, draft in together:
         run.put_blocks(planned.files, draft.blocks)
-        check_blocks(planned.table, planned.files, draft.blocks, context.control.index)
+        run.check(planned.table, planned.files, draft.blocks, begun)
     faults.reached("blocks-staged")
-    appends = tuple(table_append(planned, draft) for planned, draft in drafts)
+    appends = tuple(table_append(planned, draft) for planned, draft in together)
     context.control.commit(
         CommitRequest(
             run=record,
@@ -240,15 +185,17 @@ def publish(
             recovered=progress.recovered,
             lease=progress.lease,
             write_leases=write_leases,
+            outputs=progress.outputs,
         )
     )
     run.registered.clear()  # they are part of chains now; a further commit of this run has registrations of its own
+    run.begins.clear()
     faults.reached("committed")
-    for planned, _ in drafts:
+    for planned, _ in together:
         _mirror_if_possible(context, planned)
     faults.reached("mirrored")
-    for append in appends:
-        _log_commit(record, append, counts, progress)
+    for number, append in enumerate(appends[len(together) - len(drafts) :]):
+        _log_commit(record, append, counts, progress, names_failures=number == 0)
 
 
 def _mirror_if_possible(context: TableContext, planned: Planned) -> None:
@@ -259,11 +206,16 @@ def _mirror_if_possible(context: TableContext, planned: Planned) -> None:
         log.warning("refs/head of '%s' could not be mirrored; the next open does it: %s", planned.table, error)
 
 
-def _log_commit(record: RunRecord, append: TableAppend, counts: OpCounts, progress: Progress) -> None:
+def _log_commit(
+    record: RunRecord, append: TableAppend, counts: OpCounts, progress: Progress, *, names_failures: bool
+) -> None:
+    """One line per table. The keys that failed belong to the commit: its first line names them."""
     head = append.new_head
     positions = {position.input_table: position.record_offset for position in progress.positions}
+    failures = [{"key": json.loads(failed.key), "error": failed.error} for failed in progress.failed]
+    upto = ", ".join(f"{table} {'–' if offset is None else offset}" for table, offset in positions.items())
     log.info(
-        "%s %s: block %d, offset %s, +%d ~%d -%d",
+        "%s %s: block %d, offset %s, +%d ~%d -%d%s%s",
         record.mode if progress.batch is None else f"{record.step}, batch {progress.batch} ({record.mode}):",
         append.table,
         head.sequence,
@@ -271,6 +223,8 @@ def _log_commit(record: RunRecord, append: TableAppend, counts: OpCounts, progre
         counts.appended,
         counts.corrected,
         counts.retracted,
+        f", read up to {upto}" if upto else "",
+        f", {len(failures)} failed" if failures else "",
         extra={
             "seamark": {
                 "step": record.step,
@@ -279,6 +233,7 @@ def _log_commit(record: RunRecord, append: TableAppend, counts: OpCounts, progre
                 "positions": positions,
                 "rows_in": record.rows_in,
                 "failed": len(progress.failed),
+                "failures": failures if names_failures else [],
                 "table": append.table,
                 "sequence": head.sequence,
                 "offset": head.last_offset,
@@ -297,6 +252,11 @@ def table_append(planned: Planned, draft: ChainDraft) -> TableAppend:
         new_head=_new_head(planned, draft),
         blocks=tuple(index_entry(entry.hash, entry.block) for entry in draft.blocks),
     )
+
+
+def begun_heads(run: Writing) -> dict[str, TableHead]:
+    """The heads that the chains will have which a run begins with its next commit."""
+    return {planned.table: _new_head(planned, draft) for planned, draft in run.begins}
 
 
 def _new_head(planned: Planned, draft: ChainDraft) -> TableHead:

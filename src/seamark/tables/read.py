@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime, time
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -17,16 +17,21 @@ from pyspark.sql import functions as F
 from seamark.control import BaseVersion, BlockEntry
 from seamark.errors import NotACommit
 from seamark.ledger import Op
-from seamark.spark.frames import empty_frame, spark_frame
+from seamark.spark.frames import empty_frame, parquet_reader, spark_frame
 from seamark.tables.context import TableContext
+from seamark.tables.ddl import UTC_MICROS
 from seamark.tables.delta_log import DeltaLog
 from seamark.tables.frames import CheckedFrame, SparkFrame, as_it_stands, quoted, refuse_nulls
+from seamark.tables.row_bytes import fixed_width
 from seamark.tables.schema import TableSchema
-from seamark.tables.types import spark_name, stored_type
+from seamark.tables.small import fits_on_driver
+from seamark.tables.to_driver import collect_small
+from seamark.tables.types import spark_type, stored_type
 
 # Up to this many keys are written into the query, where file statistics and page indexes skip the rest; up to the
 # other they are sent to every task; more are left to Spark to join as it sees fit.
 LITERAL_KEYS = 100
+LITERAL_BYTES = 1 << 20
 LITERAL_NUMBERS = 1_000  # whole numbers go as one text, which costs a fraction of as many values handed over one by one
 BROADCAST_KEYS = 200_000
 
@@ -69,8 +74,9 @@ def read_slices(source: TableSource, blocks: Sequence[BlockEntry]) -> DataFrame:
         data = source.context.files(source.name).data
         folder = as_it_stands(str(data.folder))
         paths = [f"{folder}/{block.slice_hash}" for block in blocks if block.slice_hash is not None]
-        records = session.read.schema(stored).option("datetimeRebaseMode", "CORRECTED").parquet(*paths)
-    narrowed = {c.name: spark_name(c.type) for c in source.schema.columns if stored_type(c.type) != c.type}
+        records = parquet_reader(session, stored).parquet(*paths)
+    other = [c for c in source.schema.columns if stored_type(c.type) != c.type]
+    narrowed = {c.name: spark_type(c.type, nullable=True) for c in other}
     if not narrowed:
         return records
     return records.select(
@@ -126,9 +132,11 @@ def choose_keys(source: TableSource, keys: CheckedFrame) -> KeyChoice:
     """The cheapest way to read the rows with these keys."""
     names = source.schema.key
     if isinstance(keys, SparkFrame):
-        few = keys.frame.limit(LITERAL_KEYS + 1).toArrow()
-        refuse_nulls(source.name, {name: few.column(name).null_count for name in names})
-        if few.num_rows > LITERAL_KEYS:
+        columns, more = {name: source.schema.column(name).type for name in names}, LITERAL_KEYS + 1
+        few = collect_small(keys.frame.limit(more), columns, more, most_rows=more)
+        if few is not None:
+            refuse_nulls(source.name, {name: few.column(name).null_count for name in names})
+        if few is None or few.num_rows == more:
             return KeyChoice(names, keys=keys.frame.distinct())
         return choose_values(source, few)
     return choose_values(source, keys.rows.select(list(names)))
@@ -142,12 +150,12 @@ def choose_values(source: TableSource, values: pa.Table) -> KeyChoice:
     if 0 < distinct.num_rows <= LITERAL_NUMBERS and _is_one_number(distinct):
         numbers = ",".join(str(value) for value in distinct.column(0).to_pylist())
         return KeyChoice(tuple(names), F.expr(f"{quoted(names[0])} IN ({numbers})"))
-    if distinct.num_rows <= LITERAL_KEYS:
+    if distinct.num_rows <= LITERAL_KEYS and distinct.nbytes <= LITERAL_BYTES:
         return KeyChoice(tuple(names), _any_of(source, distinct))
     has_nulls = any(column.null_count for column in distinct.columns)
     types = {name: source.schema.column(name).type for name in names}
     frame = spark_frame(source.context.session(), distinct.cast(pa.schema(list(types.items()))))
-    if distinct.num_rows <= BROADCAST_KEYS:
+    if distinct.num_rows <= BROADCAST_KEYS and fits_on_driver(0, distinct.nbytes):
         frame = F.broadcast(frame)
     return KeyChoice(tuple(names), None if has_nulls else _within(source, distinct), frame, has_nulls)
 
@@ -192,9 +200,23 @@ def _within(source: TableSource, keys: pa.Table) -> Column:
 
 def literal(source: TableSource, name: str, value: Any) -> Column:
     """A value of a column, as a query holds it."""
-    # A day or moment goes as text: as an object it would pass through Java's calendar, another one before 1582.
-    plain = value.isoformat() if isinstance(value, date) else value
-    return F.lit(plain).cast(spark_name(source.schema.column(name).type))
+    return typed_literal(value, source.schema.column(name).type)
+
+
+def typed_literal(value: Any, kind: pa.DataType) -> Column:
+    """A value of a type, as a query holds it."""
+    return F.lit(_text_of(value, kind) if isinstance(value, date) else value).cast(spark_type(kind))
+
+
+def _text_of(value: date, kind: pa.DataType) -> str:
+    """A day or moment as text: as an object it would pass through Java's calendar, another one before 1582.
+
+    A moment says its zone, or Spark would take the text for one in the session's.
+    """
+    if kind != UTC_MICROS:
+        return value.isoformat()
+    moment = value if isinstance(value, datetime) else datetime.combine(value, time())
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).isoformat()
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -243,17 +265,31 @@ def read_versions(source: TableSource, *, upto: int, choice: KeyChoice = EVERYTH
     return choice.matched(versions)  # once, after the union: the keys are sent to the tasks once
 
 
-def count_versions(source: TableSource, *, upto: int) -> int:
-    """How many rows `read_versions` of the whole table has at the most."""
+def count_versions(source: TableSource, *, upto: int, keys: int | None = None) -> int:
+    """How many rows `read_versions` of the whole table, or of so many keys, has at the most."""
     base = newest_base(source, upto)
     blocks = source.context.control.index.slices(source.name, after=base.last_offset if base else None, upto=upto)
-    return (base.row_count if base else 0) + count_records(blocks)
+    folded, records = base.row_count if base else 0, count_records(blocks)
+    if keys is None:
+        return folded + records
+    commits = len({block.system_time for block in blocks})  # each has one version of a key, beside what it was before
+    return min(folded, keys) + min(records, keys * commits)
 
 
 def _without(source: TableSource, standing: DataFrame, tail: DataFrame, blocks: Sequence[BlockEntry]) -> DataFrame:
     touched = tail.select(*[quoted(name) for name in source.schema.key])
-    is_small = count_records(blocks) <= BROADCAST_KEYS
-    return standing.join(F.broadcast(touched) if is_small else touched, list(source.schema.key), "left_anti")
+    return standing.join(
+        F.broadcast(touched) if _few_keys(source, blocks) else touched, list(source.schema.key), "left_anti"
+    )
+
+
+def _few_keys(source: TableSource, blocks: Sequence[BlockEntry]) -> bool:
+    """Whether the keys that some blocks touch may be sent to every task. Texts are judged by the files they lie in."""
+    if count_records(blocks) > BROADCAST_KEYS:
+        return False
+    if all(fixed_width(source.schema.column(name).type) is not None for name in source.schema.key):
+        return True
+    return fits_on_driver(0, sum(block.slice_size or 0 for block in blocks))
 
 
 def count_records(blocks: Sequence[BlockEntry]) -> int:
@@ -275,6 +311,11 @@ def last_images(source: TableSource, blocks: Sequence[BlockEntry], choice: KeyCh
     newest = F.max_by(F.struct(*[quoted(name) for name in others]), "offset").alias("its last")
     grouped = records.groupBy(*[quoted(name) for name in key]).agg(newest)
     return grouped.select(*[quoted(n) for n in key], *[F.col(f"`its last`.{quoted(n)}").alias(n) for n in others])
+
+
+def live_images(source: TableSource, blocks: Sequence[BlockEntry]) -> DataFrame:
+    """The rows that these blocks alone give, from the first record on, with their hidden columns; no base is read."""
+    return _live(source, last_images(source, blocks))
 
 
 def _live(source: TableSource, images: DataFrame) -> DataFrame:
@@ -306,18 +347,17 @@ def read_base(source: TableSource, version: BaseVersion) -> DataFrame:
         files = DeltaLog(Path(source.base_folder)).files(version.delta_version)
         if not files:
             return empty_frame(session, schema)
-        reader = session.read.schema(schema).option("datetimeRebaseMode", "CORRECTED")
-        return reader.parquet(*[as_it_stands(str(path)) for path in files])
+        return parquet_reader(session, schema).parquet(*[as_it_stands(str(path)) for path in files])
 
     base = source.context.cache.get(version, source.schema.names, read)
-    return _with_new_columns(source, base)
+    return with_new_columns(source, base)
 
 
-def _with_new_columns(source: TableSource, base: DataFrame) -> DataFrame:
+def with_new_columns(source: TableSource, base: DataFrame) -> DataFrame:
     """The base with columns that were added to the table after it was folded."""
     there = set(base.columns)
     own = [
-        F.col(quoted(c.name)) if c.name in there else F.lit(None).cast(spark_name(c.type)).alias(c.name)
+        F.col(quoted(c.name)) if c.name in there else F.lit(None).cast(spark_type(c.type)).alias(c.name)
         for c in source.schema.columns
     ]
     return base.select("_offset", "event_time", *own)

@@ -2,43 +2,41 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
-from seamark.control import BaseVersion, Control, FailedKey, Position, Restored, TableHead, meanwhile_moved
-from seamark.errors import ChainRuleBroken, ObjectMissing, StoreError
-from seamark.ledger import (
-    AddData,
-    Block,
-    ExecuteTransform,
-    MetadataEvent,
-    Seed,
-    SetDataSchema,
-    SetTransform,
-    TransformSql,
-)
+from seamark.control import BaseVersion, Control, Restored, meanwhile_moved
+from seamark.errors import ChainRuleBroken, LedgerError, StoreError, TableError
+from seamark.ledger import AddData, Block, ExecuteTransform
 from seamark.ledger.chain import walk_back
 from seamark.ledger.objects import ChainFiles
 from seamark.ledger.rules import check_append
 from seamark.ledger.state import ChainState
+from seamark.tables.chain_facts import ChainFacts, LostCheckpoint, NamedBlock, failures_of, positions_of
 from seamark.tables.delta_log import DeltaLog
-from seamark.tables.publish import index_entry, table_head
+from seamark.tables.publish import index_entry
+
+log = logging.getLogger("seamark.rebuild")
 
 NOT_RESTORED = ("leases", "runs", "positions of sinks", "the scheduler's tables")
 
 
 @dataclass(frozen=True, slots=True)
 class RebuildReport:
-    """What was restored, and what chains cannot tell."""
+    """What was restored, and what chains cannot tell.
+
+    `lost` names the steps whose failed keys could not be restored, because their last checkpoint is not the one that
+    its block names: nothing was taken from it.
+    """
 
     tables: int
     blocks: int
     positions: int
     failed_keys: int
     not_restored: tuple[str, ...] = NOT_RESTORED
+    lost: tuple[LostCheckpoint, ...] = ()
 
 
 def chain_folders(warehouse: Path) -> Iterator[Path]:
@@ -55,31 +53,25 @@ def rebuild_control(control: Control, warehouse: Path) -> RebuildReport:
     Nothing is replaced, and `StoreError` raised, if somebody writes meanwhile: a commit would be lost.
     """
     _refuse_live_runs(control)
-    heads = {name: head.head_hash for name, head in control.index.heads().items()}
+    heads = {str(row["table_name"]): str(row["head_hash"]) for row in control.snapshots.now().heads}
     mirrored = _mirrored_heads(warehouse)
-    chains = [_Chain(warehouse / name, start) for name, start in _starts(warehouse, mirrored, heads)]
-    names = {chain.head.dataset_id: chain for chain in chains}
-    positions = [position for chain in chains for position in chain.positions(names)]
-    newest = {(p.step, p.input_table): p for p in sorted(positions, key=lambda p: p.block_sequence or -1)}
-    failed = {(k.step, k.key): k for chain in _newest_of_each_step(chains) for k in chain.failed_keys()}
-    restored = [chain.restored() for chain in chains]
+    restored: list[Restored] = []
+    facts: list[ChainFacts] = []
+    for name, start in _starts(warehouse, mirrored, heads):
+        table, chain = read_table(warehouse / name, start)
+        restored.append(table)
+        facts.append(chain)
+    positions, failures = positions_of(facts), failures_of(facts)
 
     def check() -> None:
         moved = _mirrored_heads(warehouse).items() ^ mirrored.items()
         if moved:
             raise meanwhile_moved(min(name for name, _ in moved))
 
-    control.restore(restored, list(newest.values()), list(failed.values()), heads_before=heads, check=check)
-    return RebuildReport(len(restored), sum(len(r.blocks) for r in restored), len(newest), len(failed))
-
-
-def _newest_of_each_step(chains: Sequence[_Chain]) -> list[_Chain]:
-    """The chains that a step wrote last: one that it has not written since then tells of keys that are cured."""
-    newest: dict[str | None, datetime] = {}
-    for chain in chains:
-        step, moment = chain.step(), chain.head.system_time
-        newest[step] = max(moment, newest.get(step, moment))
-    return [chain for chain in chains if chain.head.system_time == newest[chain.step()]]
+    failed = failures.failed
+    control.restore(restored, list(positions.values()), list(failed.values()), heads_before=heads, check=check)
+    blocks = sum(len(table.blocks) for table in restored)
+    return RebuildReport(len(restored), blocks, len(positions), len(failed), lost=failures.lost)
 
 
 def _refuse_live_runs(control: Control) -> None:
@@ -115,113 +107,46 @@ def _leads_to(files: ChainFiles, head: str, ancestor: str | None) -> bool:
     """Whether the chain that ends with `head` is there and holds a block; None stands for what is before the first."""
     try:
         return ancestor in (None, *(name for name, _ in walk_back(files, head)))
-    except ObjectMissing:
+    except (LedgerError, OSError):
         return False
 
 
-class _Chain:
-    """One table's chain, read from end to end and checked by the rules on the way."""
+def read_table(folder: Path, start: str | None) -> tuple[Restored, ChainFacts]:
+    """One table's chain, read from end to end and checked by the rules on the way, as the control database holds it."""
+    files = ChainFiles(folder)
+    blocks = [] if start is None else list(reversed(list(walk_back(files, start))))
+    _check_rules(folder.name, files, blocks)
+    facts = ChainFacts.of(folder.name, files, blocks)
+    if facts.head is None:
+        raise ChainRuleBroken("first block", expected="Seed", found=None, table=folder.name)
+    entries = tuple(index_entry(name, block) for name, block in blocks)
+    return Restored(facts.head, entries, tuple(_bases(facts, blocks))), facts
 
-    def __init__(self, folder: Path, start: str | None) -> None:
-        self.name = folder.name
-        self.files = ChainFiles(folder)
-        self.blocks = [] if start is None else list(reversed(list(walk_back(self.files, start))))
-        self.head = self._checked_head()
-        self._sequences = {name: block.sequence_number for name, block in self.blocks}
 
-    def _checked_head(self) -> TableHead:
-        state: ChainState | None = None
-        newest: dict[str, str] = {}
-        for name, block in self.blocks:
-            try:
-                state = check_append(state, block, name, data=self.files.blocks.read(name))
-            except ChainRuleBroken as error:
-                raise error.on(self.name) from None
-            newest[_role(block)] = name
-        if state is None:
-            raise ChainRuleBroken("first block", expected="Seed", found=None, table=self.name)
-        return table_head(
-            self.name,
-            state,
-            data_block=newest.get("data"),
-            schema_block=newest.get("schema"),
-            transform_block=newest.get("transform"),
-        )
+def _check_rules(table: str, files: ChainFiles, blocks: list[NamedBlock]) -> None:
+    state: ChainState | None = None
+    for name, block in blocks:
+        try:
+            state = check_append(state, block, name, data=files.blocks.read(name))
+        except ChainRuleBroken as error:
+            raise error.on(table) from None
 
-    def restored(self) -> Restored:
-        """Head, index and bases."""
-        return Restored(self.head, tuple(index_entry(name, block) for name, block in self.blocks), tuple(self._bases()))
 
-    def _bases(self) -> Iterator[BaseVersion]:
-        log = DeltaLog(self.files.folder / "rows")
-        ends = {block.sequence_number: _end(block) for _, block in self.blocks}
-        for version, sequence in log.transactions(self.head.dataset_id).items():
+def _bases(facts: ChainFacts, blocks: list[NamedBlock]) -> Iterator[BaseVersion]:
+    """The bases that Delta's log has: of each block the newest version, for an older one was written anew."""
+    assert facts.dataset_id is not None
+    ends = {block.sequence_number: _end(block) for _, block in blocks}
+    seen = set()
+    try:
+        delta = DeltaLog(facts.files.folder / "rows")
+        for version, sequence in delta.transactions(facts.dataset_id).items():
             last_offset = ends.get(sequence)
-            if last_offset is not None:
-                yield BaseVersion(self.name, version, sequence, last_offset, log.row_count(version))
-
-    def positions(self, inputs: dict[str, _Chain]) -> Iterator[Position]:
-        """How far the step that writes this table has come, from its last ExecuteTransform."""
-        event, step = self._last_transform(), self.step()
-        if event is None or step is None:
-            return
-        for slice_ in event.query_inputs:
-            chain = inputs.get(slice_.dataset_id)
-            if chain is None or slice_.last_block is None:
-                continue
-            block = chain.block(slice_.last_block)
-            yield Position(
-                step=step,
-                input_table=chain.name,
-                update_ts=block.system_time.timestamp() if block else None,
-                record_offset=slice_.last_offset,
-                block_sequence=block.sequence_number if block else None,
-                block_hash=slice_.last_block,
-            )
-
-    def failed_keys(self) -> Iterator[FailedKey]:
-        """The failed keys that stand, from the last checkpoint."""
-        event, step = self._last_transform(), self.step()
-        if event is None or step is None or event.new_checkpoint is None:
-            return
-        checkpoint = json.loads(self.files.checkpoints.read(event.new_checkpoint.physical_hash))
-        for failed in checkpoint.get("failed", []):
-            yield FailedKey(step=step, **failed)
-
-    def block(self, name: str) -> Block | None:
-        """A block of this chain, or None."""
-        return self.files.block(name) if name in self._sequences else None
-
-    def _last_transform(self) -> ExecuteTransform | None:
-        name = self.head.data_block
-        event = self.files.block(name).event if name else None
-        return event if isinstance(event, ExecuteTransform) else None
-
-    def step(self) -> str | None:
-        """The name of the step that writes this table."""
-        name = self.head.transform_block
-        return step_of(self.files.block(name).event) if name else None
-
-
-def step_of(event: MetadataEvent) -> str | None:
-    """The step whose definition a SetTransform holds: the alias of its first query."""
-    if isinstance(event, SetTransform) and isinstance(event.transform, TransformSql) and event.transform.queries:
-        return event.transform.queries[0].alias
-    return None
-
-
-def _role(block: Block) -> str:
-    match block.event:
-        case AddData() | ExecuteTransform():
-            return "data"
-        case SetDataSchema():
-            return "schema"
-        case SetTransform():
-            return "transform"
-        case Seed():
-            return "seed"
-        case _:
-            return "other"
+            if last_offset is not None and sequence not in seen and delta.is_whole(version):
+                seen.add(sequence)
+                yield BaseVersion(facts.table, version, sequence, last_offset, delta.row_count(version))
+    except (TableError, OSError, ValueError, KeyError, TypeError) as error:
+        # Nothing is lost: rows are read from the log until the next fold.
+        log.warning("the base of '%s' is not restored, for Delta's log cannot be read: %s", facts.table, error)
 
 
 def _end(block: Block) -> int | None:

@@ -20,8 +20,17 @@ from seamark.errors import (
     did_you_mean,
 )
 from seamark.ledger import TimeUnit
+from seamark.ledger.data_types import KEY_ATTRIBUTE
 from seamark.tables.ddl import UTC_MICROS, ColumnDefinition, parse_columns
-from seamark.tables.types import column_type, is_column_type, ledger_field, spark_name, spark_type, stored_type
+from seamark.tables.types import (
+    arrow_type,
+    column_type,
+    is_column_type,
+    ledger_field,
+    spark_name,
+    spark_type,
+    stored_type,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -43,7 +52,7 @@ _SYSTEM_ARROW = (
     pa.field("system_time", MILLIS_UTC, nullable=False),
     pa.field("event_time", MILLIS_UTC, nullable=False),
 )
-_KEY, _EVENT_TIME = "seamark/key", "seamark/event-time"
+_EVENT_TIME = "seamark/event-time"
 _UNFIT_SIGNS = " ,;{}()\n\t=.`"
 
 
@@ -134,7 +143,7 @@ class TableSchema:
     def to_ledger(self) -> ledger.DataSchema:
         """The schema as the chain holds it, so that a chain explains itself."""
         own = [ledger_field(column.name, column.type, nullable=column.nullable) for column in self.columns]
-        extra: ledger.Extra = {_KEY: list(self.key)}
+        extra: ledger.Extra = {KEY_ATTRIBUTE: list(self.key)}
         if self.event_time is not None:
             extra[_EVENT_TIME] = self.event_time
         return ledger.DataSchema((*_SYSTEM_FIELDS, *own), extra)
@@ -150,7 +159,7 @@ class TableSchema:
         extra = declared.extra or {}
         return TableSchema(
             tuple(Column(field.name, *column_type(field)) for field in own),
-            tuple(extra.get(_KEY, ())),
+            tuple(extra.get(KEY_ATTRIBUTE, ())),
             extra.get(_EVENT_TIME),
         )
 
@@ -193,10 +202,10 @@ def _definitions(definition: str | pa.Schema | StructType) -> list[ColumnDefinit
         return parse_columns(definition)
     if isinstance(definition, pa.Schema):
         return [ColumnDefinition(f.name, _normal(f.type), f.nullable, str(f.type)) for f in definition]
-    written = [f"`{f.name.replace('`', '``')}` {f.dataType.simpleString()}" for f in definition.fields]
-    parsed = parse_columns(", ".join(written))
-    pairs = zip(parsed, definition.fields, strict=True)
-    return [ColumnDefinition(c.name, c.type, f.nullable, c.written) for c, f in pairs]
+    return [
+        ColumnDefinition(f.name, arrow_type(f.dataType), f.nullable, f.dataType.simpleString())
+        for f in definition.fields
+    ]
 
 
 def _normal(arrow: pa.DataType) -> pa.DataType | None:
@@ -335,6 +344,18 @@ def check_evolution(table: str, standing: TableSchema, declared: TableSchema) ->
                 table, f"the new column '{column.name}' is {column.shown}, and standing rows have no value for it"
             )
     return bool(added)
+
+
+def refuse_old_schema(table: str, standing: ledger.DataSchema | None, declared: TableSchema) -> None:
+    """Refuse a declared schema that lacks columns of a chain's: others have added them since it was declared."""
+    if standing is None:
+        return
+    try:
+        check_evolution(table, TableSchema.from_ledger(standing), declared)
+    except SchemaChangeRefused as refusal:
+        raise SchemaChangeRefused(
+            refusal.message, hint="another program has added columns: declare the table again with all of them."
+        ) from None
 
 
 def _refused(table: str, what: str) -> SchemaChangeRefused:

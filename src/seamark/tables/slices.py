@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -16,11 +16,15 @@ from seamark.clock import from_millis, to_millis
 from seamark.ledger import Op
 from seamark.ledger.logical_hash import LogicalHasher
 from seamark.ledger.objects import PendingFile
+from seamark.tables.cuts import NO_LIMIT, CutPlan, SizeLimit, cut_table
+from seamark.tables.row_bytes import bytes_of_rows
 from seamark.tables.schema import MILLIS_UTC, TableSchema
 
 OP = "op"
 _BUFFER = 1 << 20
-_ROW_GROUP = 128 * 1024
+# Whoever reads a slice holds a group of its rows at a time: Spark a few thousand rows of one group, for instance.
+ROW_GROUP = SizeLimit(rows=128 * 1024, values=64 << 20)
+_ONE_ARRAY = 1 << 30  # half of what an array of texts can hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +71,58 @@ def record_order(schema: TableSchema) -> tuple[str, ...]:
 
 def sort_records(columns: Sequence[str], records: pa.Table) -> pa.Table:
     """Records sorted by these columns; as they are, if there are none."""
+    places = sorted_places(columns, records)
+    return records if places is None else take_records(records, places)
+
+
+def sorted_places(columns: Sequence[str], records: pa.Table) -> pa.Array | None:
+    """Where the records stand now that come first, second, … in the order of these columns; None if they stay."""
     if not columns or records.num_rows < 2:
-        return records
-    order = [(name, "ascending") for name in columns]
-    whole = records.combine_chunks()  # picking from one piece is several times faster than from many
-    return whole.take(pc.sort_indices(whole, sort_keys=order))
+        return None
+    looked_at = in_one_piece(records.select(list(columns)))
+    return pc.sort_indices(looked_at, sort_keys=[(name, "ascending") for name in columns])
+
+
+def in_one_piece(records: pa.Table) -> pa.Table:
+    """The records with one array a column, if that has room for them: picking from it is several times faster."""
+    return records.combine_chunks() if records.nbytes < _ONE_ARRAY else records
+
+
+def take_records(records: pa.Table, places: pa.Array) -> pa.Table:
+    """The records at these places, in this order, however many bytes they have in all."""
+    if records.nbytes < _ONE_ARRAY:
+        return in_one_piece(records).take(places)
+    # A column of texts ends at 2 GiB, and Arrow puts the pieces of a column together before it picks from them.
+    values = bytes_of_rows(records)[places.to_numpy()]
+    most = SizeLimit(rows=NO_LIMIT, values=_ONE_ARRAY // 4)
+    picked = []
+    for begin, end in cut_table(np.zeros(len(values), np.int64), values, CutPlan(most)):
+        picked.append(_take_some(records, places.slice(begin, end - begin)))
+    return pa.concat_tables(picked)
+
+
+def _take_some(records: pa.Table, places: pa.Array) -> pa.Table:
+    """The same for a part that is small enough for one array, out of pieces that are not."""
+    wanted = places.to_numpy()
+    order = np.argsort(wanted, kind="stable")
+    ascending, start, found = wanted[order], 0, []
+    for batch in records.to_batches():
+        first, last = np.searchsorted(ascending, [start, start + batch.num_rows])
+        found.append(batch.take(pa.array(ascending[first:last] - start)))
+        start += batch.num_rows
+    back = np.empty(len(order), np.int64)
+    back[order] = np.arange(len(order))
+    return pa.Table.from_batches(found, records.schema).combine_chunks().take(pa.array(back))
+
+
+def doubled_among(schema: TableSchema, records: pa.Table) -> dict[str, object] | None:
+    """A key that records, in any order, hold twice other than as the two images of a correction, or None."""
+    order = record_order(schema)
+    return doubled_key(schema, sort_records(order, records.select(list(order)))) if order else None
 
 
 def doubled_key(schema: TableSchema, records: pa.Table) -> dict[str, object] | None:
-    """A key that sorted records hold twice other than as the two images of a correction, or None."""
+    """The same for records that are sorted."""
     if not schema.key or records.num_rows < 2:
         return None
     count = records.num_rows - 1
@@ -104,17 +151,15 @@ def write_slice(
     hasher = LogicalHasher(table.schema)
     for batch in table.to_batches():
         hasher.update(batch)
+    options = {"compression": "snappy", "use_dictionary": _repeating(schema), "store_schema": False}
     pending = PendingFile(folder)
     try:
-        with pa.BufferedOutputStream(pa.PythonFile(pending, mode="w"), _BUFFER) as sink:
-            pq.write_table(
-                table,
-                sink,
-                compression="snappy",
-                row_group_size=_ROW_GROUP,
-                use_dictionary=_repeating(schema),
-                store_schema=False,
-            )
+        with (
+            pa.BufferedOutputStream(pa.PythonFile(pending, mode="w"), _BUFFER) as sink,
+            pq.ParquetWriter(sink, table.schema, **options) as writer,
+        ):
+            for group in row_groups(table):
+                writer.write_table(group, group.num_rows)
         physical_hash = pending.finish()
     except BaseException:
         pending.discard()
@@ -127,6 +172,13 @@ def write_slice(
         last_offset=first_offset + records.num_rows - 1,
         newest_event_time=_newest(schema, table),
     )
+
+
+def row_groups(rows: pa.Table | pa.RecordBatch) -> Iterator[pa.Table]:
+    """The rows in pieces that may each be one row group of a Parquet file."""
+    whole = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
+    for begin, end in cut_table(np.zeros(whole.num_rows, np.int64), bytes_of_rows(whole), CutPlan(ROW_GROUP)):
+        yield whole.slice(begin, end - begin)
 
 
 def _repeating(schema: TableSchema) -> list[str]:

@@ -7,37 +7,43 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from seamark.clock import from_millis, to_millis
 from seamark.errors import DuplicateKey
+from seamark.spark.causes import OWN_TROUBLE
 from seamark.tables.context import TableContext
-from seamark.tables.frames import CheckedFrame, LocalFrame, quoted, refuse_nulls
+from seamark.tables.cuts import CutPlan, cut_table
+from seamark.tables.frames import quoted, refuse_nulls
+from seamark.tables.row_bytes import bytes_of_rows
 from seamark.tables.runs import Run, Stretch, cut_runs, read_stretches, write_run
 from seamark.tables.schema import TableSchema
-from seamark.tables.slices import OP, OpCounts, SliceInfo, doubled_key, record_order, sort_records, write_slice
+from seamark.tables.slices import (
+    OP,
+    OpCounts,
+    SliceInfo,
+    doubled_key,
+    in_one_piece,
+    record_order,
+    sort_records,
+    sorted_places,
+    take_records,
+    write_slice,
+)
+from seamark.tables.small import fits_on_driver
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# A change this small is finished on the driver: a Spark job for it would take longer than the work itself.
-SMALL_RECORDS = 50_000
-SMALL_BYTES = 32 << 20
-
 _RUN_COLUMNS = (
-    "path string, place int, rows long, size long, appended long, corrected long, retracted long, nulls string"
+    "path string, place int, rows long, values long, appended long, corrected long, retracted long, nulls string"
 )
 _SLICE_COLUMNS = (
     "place int, logical_hash string, physical_hash string, size long, first_offset long, last_offset long, "
     "newest_event_time long, doubled string"
 )
-
-
-def is_small(rows: CheckedFrame) -> TypeGuard[LocalFrame]:
-    """Whether rows are at hand, and few enough to be compared there."""
-    return isinstance(rows, LocalFrame) and rows.rows.num_rows <= SMALL_RECORDS and rows.rows.nbytes <= SMALL_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +70,7 @@ class Target:
     folder: Path
     first_offset: int
     commit_time: Callable[[], datetime]
-    block_rows: int
+    cut: CutPlan
     order: tuple[str, ...] = ()
 
     @property
@@ -74,27 +80,22 @@ class Target:
 
 
 def stage_local(target: Target, records: pa.Table) -> StagedChange:
-    """Stage records that are at hand."""
-    sorted_records = sort_records(target.sorted_by, records)
-    refuse_doubled_key(target.table, doubled_key(target.schema, sorted_records))
+    """Stage records that are in memory."""
+    records = in_one_piece(records)
+    places = sorted_places(target.sorted_by, records)
+    if places is not None:
+        keys = take_records(records.select(list(target.sorted_by)), places)
+        refuse_doubled_key(target.table, doubled_key(target.schema, keys))
+    # The bytes are counted first and the records picked slice by slice: all of them sorted would be a second copy.
+    ops, values = records.column(OP).to_numpy(), bytes_of_rows(records.select(list(target.schema.names)))
+    if places is not None:
+        ops, values = ops[places.to_numpy()], values[places.to_numpy()]
     slices, moment = [], target.commit_time()
-    for begin, end in _cuts(target, sorted_records):
-        part = sorted_records.slice(begin, end - begin)
+    for begin, end in cut_table(ops, values, target.cut):
+        count = end - begin
+        part = records.slice(begin, count) if places is None else take_records(records, places.slice(begin, count))
         slices.append(write_slice(target.folder, target.schema, part, target.first_offset + begin, moment))
     return StagedChange(tuple(slices), OpCounts.of(records.column(OP)), moment)
-
-
-def _cuts(target: Target, records: pa.Table) -> Iterator[tuple[int, int]]:
-    from seamark.ledger import Op
-
-    begin, count = 0, records.num_rows
-    while begin < count:
-        end = min(begin + target.block_rows, count)
-        # A slice never ends between the two records of a correction.
-        if end < count and end - begin > 1 and records.column(OP)[end - 1].as_py() == int(Op.CORRECT_FROM):
-            end -= 1
-        yield begin, end
-        begin = end
 
 
 def stage_frame(context: TableContext, target: Target, records: DataFrame) -> StagedChange:
@@ -105,9 +106,9 @@ def stage_frame(context: TableContext, target: Target, records: DataFrame) -> St
     total = sum(run.rows for run in runs)
     if total == 0:
         return stage_nothing(target)
-    if total <= SMALL_RECORDS and sum(run.size for run in runs) <= SMALL_BYTES:
+    if fits_on_driver(total, sum(run.values for run in runs)):
         return stage_local(target, read_stretches([Stretch(run.path, 0, run.rows) for run in runs]))
-    pieces, moment = cut_runs(runs, target.schema.key or target.order, target.block_rows), target.commit_time()
+    pieces, moment = cut_runs(runs, target.schema.key or target.order, target.cut), target.commit_time()
     return StagedChange(tuple(_write_slices(context, target, pieces, moment)), counts, moment)
 
 
@@ -124,19 +125,22 @@ def _write_runs(target: Target, records: DataFrame) -> list[Run]:
     if target.sorted_by:
         records = records.sortWithinPartitions(*[quoted(name) for name in target.sorted_by])
 
+    own_trouble = OWN_TROUBLE
+
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
         task = TaskContext.get()
-        run = write_run(batches, folder, schema, task.partitionId() if task else 0)
+        with own_trouble.told():
+            run = write_run(batches, folder, schema, task.partitionId() if task else 0)
         if run is not None:
             ops = run.counts
-            row = [run.path, run.order, run.rows, run.size, ops.appended, ops.corrected, ops.retracted]
+            row = [run.path, run.order, run.rows, run.values, ops.appended, ops.corrected, ops.retracted]
             yield _one_row(_RUN_COLUMNS, [*row, json.dumps(run.nulls)])
 
     found = records.mapInArrow(write, _RUN_COLUMNS).collect()
     runs = [
-        Run(r.path, r.place, r.rows, r.size, OpCounts(r.appended, r.corrected, r.retracted), json.loads(r.nulls))
+        Run(r.path, r.place, r.rows, r.values, OpCounts(r.appended, r.corrected, r.retracted), json.loads(r.nulls))
         for r in found
     ]
     return sorted(runs, key=lambda run: run.order)
@@ -155,10 +159,14 @@ def _write_slices(
     for piece in pieces:
         starts.append(starts[-1] + sum(stretch.stop - stretch.start for stretch in piece))
 
+    own_trouble = OWN_TROUBLE
+
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for place in batch.column(0).to_pylist():
-                yield _write_one(schema, sorted_by, folder, pieces[place], starts[place], moment, place)
+                with own_trouble.told():
+                    done = _write_one(schema, sorted_by, folder, pieces[place], starts[place], moment, place)
+                yield done
 
     places = context.session().range(0, len(pieces), 1, len(pieces))
     found = sorted(places.mapInArrow(write, _SLICE_COLUMNS).collect(), key=lambda row: row.place)

@@ -24,14 +24,14 @@ from seamark.tables.change import (
     spark_errors_explained,
     upsert_change,
 )
-from seamark.tables.computed import computed
+from seamark.tables.computed import computed, in_files
 from seamark.tables.context import TableContext
 from seamark.tables.fold import FoldReport, fold_table
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, check_frame
 from seamark.tables.publish import Planned
 from seamark.tables.read import TableSource, check_as_of, read_changes, read_rows
 from seamark.tables.schema import TableSchema
-from seamark.tables.slices import doubled_key, record_order, sort_records
+from seamark.tables.slices import doubled_among
 from seamark.tables.stage import refuse_doubled_key
 from seamark.tables.write import NOTHING_ELSE, Advance, Commit, write_change
 
@@ -115,8 +115,8 @@ class Table:
     def replace(self, frame: Frame) -> Commit | None:
         """Make a frame the whole table: rows that are not in it are retracted."""
         self._only_keyed("replace", "append")
-        rows = self._checked(frame)
-        return self._write("replace", lambda planned: replace_change(self._source, rows, planned.last_offset))
+        with self._in_files(self._checked(frame)) as rows:
+            return self._write("replace", lambda planned: replace_change(self._source, rows, planned.last_offset))
 
     def delete(self, keys: Frame) -> Commit | None:
         """Retract the rows with these keys; keys that are not there do not matter, nor do other columns."""
@@ -156,14 +156,15 @@ class Table:
         rows = check_frame(self.name, self.schema, frame)
         if isinstance(rows, LocalFrame):
             records = appended_rows(rows.rows)
-            refuse_doubled_key(self.name, doubled_key(self.schema, sort_records(record_order(self.schema), records)))
+            refuse_doubled_key(self.name, doubled_among(self.schema, records))
         return rows
 
     @contextmanager
     def _computed(self, rows: CheckedFrame, *, only_key: bool = False) -> Iterator[CheckedFrame]:
         """The rows, computed if they are to be compared with others; what comes to the driver is checked there."""
         if isinstance(rows, LocalFrame) or self.head.offset is None:
-            yield rows
+            with self._in_files(rows) as kept:
+                yield kept
             return
         with ExitStack() as until_written:
             columns = _of_columns(self.schema, rows)
@@ -175,6 +176,15 @@ class Table:
                 yield check_frame(self.name, self.schema, at_hand.rows, only_key=True)
             else:
                 yield self._checked(at_hand.rows)
+
+    @contextmanager
+    def _in_files(self, rows: CheckedFrame) -> Iterator[CheckedFrame]:
+        """The rows; if they are to be compared with others, and too large for that in memory, in files for Spark."""
+        if self.head.offset is None:
+            yield rows
+            return
+        with in_files(self._source.context, rows, self.schema) as kept:
+            yield kept
 
     def _only_keyed(self, verb: str, fitting: str) -> None:
         if not self.key:

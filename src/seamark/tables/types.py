@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from seamark import ledger
 from seamark.ledger import TimeUnit
+from seamark.ledger.data_types import TYPE_ATTRIBUTE
 from seamark.tables.ddl import UTC_MICROS, parse_type
 
 if TYPE_CHECKING:
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
 
 _NTZ_MICROS = pa.timestamp("us")
 _TIMESTAMP = ledger.DataTypeTimestamp(TimeUnit.MICROSECOND, "UTC")
-_SPARK_TYPE = "seamark/type"  # the attribute that holds Spark's name of a column's type
 
 # Arrow type, how Spark writes it, the ledger's type.
 _SIMPLE: tuple[tuple[pa.DataType, str, ledger.DataType], ...] = (
@@ -35,29 +36,45 @@ _SIMPLE: tuple[tuple[pa.DataType, str, ledger.DataType], ...] = (
 _SPARK_NAMES = {arrow: name for arrow, name, _ in _SIMPLE}
 _LEDGER_TYPES = {arrow: kind for arrow, _, kind in _SIMPLE}
 _ARROW_TYPES = {kind: arrow for arrow, _, kind in reversed(_SIMPLE)}  # the first row of a type wins
+_NEEDS_NO_QUOTES = re.compile("[A-Za-z_][A-Za-z_0-9]*")
 
 
-def spark_name(arrow: pa.DataType) -> str:
-    """A type as Spark writes it in a column definition."""
+def spark_name(arrow: pa.DataType, *, with_nulls: bool = False) -> str:
+    """A type as Spark writes it in a column definition; `with_nulls` says of fields too whether they may be NULL."""
     if pa.types.is_decimal(arrow):
         return f"decimal({arrow.precision},{arrow.scale})"
     if pa.types.is_list(arrow):
-        return f"array<{spark_name(arrow.value_type)}>"
+        return f"array<{spark_name(arrow.value_type, with_nulls=with_nulls)}>"
     if pa.types.is_struct(arrow):
-        return "struct<" + ",".join(f"{field.name}:{spark_name(field.type)}" for field in arrow.fields) + ">"
+        return "struct<" + ",".join(_field_definition(field, with_nulls) for field in arrow.fields) + ">"
     return _SPARK_NAMES[arrow]
 
 
-def spark_type(arrow: pa.DataType) -> spark.DataType:
-    """A type as an object of Spark's."""
+def _field_definition(field: pa.Field, with_nulls: bool) -> str:
+    never_null = " NOT NULL" if with_nulls and not field.nullable else ""
+    return f"{field_name(field.name)}:{spark_name(field.type, with_nulls=with_nulls)}{never_null}"
+
+
+def field_name(name: str) -> str:
+    """A field's name as it stands in a column definition, in quotes where it would be read as something else."""
+    return name if _NEEDS_NO_QUOTES.fullmatch(name) else f"`{name.replace('`', '``')}`"
+
+
+def spark_type(arrow: pa.DataType, *, nullable: bool = False) -> spark.DataType:
+    """A type as an object of Spark's; `nullable` lets every field be NULL, as a cast needs it."""
     from pyspark.sql import types as spark
 
     if pa.types.is_decimal(arrow):
         return spark.DecimalType(arrow.precision, arrow.scale)
     if pa.types.is_list(arrow):
-        return spark.ArrayType(spark_type(arrow.value_type))
+        return spark.ArrayType(spark_type(arrow.value_type, nullable=nullable))
     if pa.types.is_struct(arrow):
-        return spark.StructType([spark.StructField(f.name, spark_type(f.type), f.nullable) for f in arrow.fields])
+        return spark.StructType(
+            [
+                spark.StructField(f.name, spark_type(f.type, nullable=nullable), nullable or f.nullable)
+                for f in arrow.fields
+            ]
+        )
     simple: dict[str, spark.DataType] = {
         "boolean": spark.BooleanType(),
         "tinyint": spark.ByteType(),
@@ -75,19 +92,37 @@ def spark_type(arrow: pa.DataType) -> spark.DataType:
     return simple[_SPARK_NAMES[arrow]]
 
 
+def arrow_type(kind: spark.DataType) -> pa.DataType | None:
+    """The type that a table has for one of Spark's, every field nullable; None if it cannot hold it.
+
+    Never by way of a text: Spark's own has no quotes, so a field named `a:b` could not be read from it.
+    """
+    from pyspark.sql import types as spark
+
+    if isinstance(kind, spark.ArrayType):
+        item = arrow_type(kind.elementType)
+        return None if item is None else pa.list_(item)
+    if isinstance(kind, spark.StructType):
+        fields = [(f.name, arrow_type(f.dataType)) for f in kind.fields]
+        return None if any(found is None for _, found in fields) else pa.struct(fields)
+    return parse_type(kind.simpleString())
+
+
 def ledger_field(name: str, arrow: pa.DataType, *, nullable: bool) -> ledger.DataField:
     """A column as a chain declares it: the type it is stored with, and Spark's own where that does not say it all."""
     declared = _ledger_type(stored_type(arrow), nullable=nullable)
     plain = ledger.DataField(name, declared)
     return (
-        plain if column_type(plain)[0] == arrow else ledger.DataField(name, declared, {_SPARK_TYPE: spark_name(arrow)})
+        plain
+        if column_type(plain)[0] == arrow
+        else ledger.DataField(name, declared, {TYPE_ATTRIBUTE: spark_name(arrow, with_nulls=True)})
     )
 
 
 def column_type(field: ledger.DataField) -> tuple[pa.DataType, bool]:
     """The type of a column that a chain declares, and whether it is nullable."""
     arrow, nullable = _arrow_type(field.type)
-    written = (field.extra or {}).get(_SPARK_TYPE)
+    written = (field.extra or {}).get(TYPE_ATTRIBUTE)
     return (parse_type(written) or arrow, nullable) if isinstance(written, str) else (arrow, nullable)
 
 

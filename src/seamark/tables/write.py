@@ -10,10 +10,11 @@ from datetime import datetime
 from seamark import faults
 from seamark.clock import commit_time
 from seamark.control import Lease, RunRecord, write_lease_name
-from seamark.errors import CommitConflict, LeaseHeld, SchemaChangeRefused, StagedFilesGone
+from seamark.errors import CommitConflict, LeaseHeld, StagedFilesGone
 from seamark.ledger import DatasetKind, SourceState
 from seamark.ledger.chain import ChainDraft
 from seamark.tables.change import Change, stage_change
+from seamark.tables.evolve import grow_planned
 from seamark.tables.publish import (
     Planned,
     Writing,
@@ -25,7 +26,7 @@ from seamark.tables.publish import (
     writing,
 )
 from seamark.tables.read import TableSource
-from seamark.tables.schema import TableSchema, check_evolution
+from seamark.tables.schema import refuse_old_schema
 from seamark.tables.stage import StagedChange, Target
 
 # After this many conflicts a writer reserves the table, so that a slow one is not outrun for ever by quick ones.
@@ -103,10 +104,11 @@ def _attempt(
     context = source.context
     started = context.clock.now().timestamp()
     planned = plan_table(context, source.name)
-    _refuse_old_schema(source, planned)
+    refuse_old_schema(source.name, planned.state.schema if planned.state else None, source.schema)
     with writing(context) as run:
         staged = _stage(source, run, planned, make_change(planned))
         if not staged.slices and not _advances(planned, advance):
+            grow_planned(source, run, planned, leases)
             return None
         run.adopt_slices(planned.files, staged.slices)
         faults.reached("slices-staged")
@@ -123,18 +125,6 @@ def _attempt(
         return _commit(source, draft, staged)
 
 
-def _refuse_old_schema(source: TableSource, planned: Planned) -> None:
-    """Refuse to write with a schema that lacks columns of the chain's: others have added them since it was declared."""
-    if planned.state is None or planned.state.schema is None:
-        return
-    try:
-        check_evolution(source.name, TableSchema.from_ledger(planned.state.schema), source.schema)
-    except SchemaChangeRefused as refusal:
-        raise SchemaChangeRefused(
-            refusal.message, hint="another program has added columns: declare the table again with all of them."
-        ) from None
-
-
 def _stage(source: TableSource, run: Writing, planned: Planned, change: Change) -> StagedChange:
     previous = planned.head.system_time if planned.head else None
     target = Target(
@@ -143,7 +133,7 @@ def _stage(source: TableSource, run: Writing, planned: Planned, change: Change) 
         folder=run.folder_of(source.name),
         first_offset=planned.next_offset,
         commit_time=lambda: commit_time(source.context.clock, previous),
-        block_rows=source.context.block_rows,
+        cut=source.context.cut,
     )
     return stage_change(source, target, change)
 

@@ -1,0 +1,21 @@
+"""What is small enough for the driver: one decision, by rows and by bytes, for everything that might come there."""
+
+from __future__ import annotations
+
+from typing import TypeGuard
+
+from seamark.tables.frames import CheckedFrame, LocalFrame
+
+# What is this small is finished on the driver: a Spark job for it would take longer than the work itself.
+SMALL_RECORDS = 50_000
+SMALL_BYTES = 32 << 20
+
+
+def fits_on_driver(rows: int, values: int = 0) -> bool:
+    """Whether so many rows, with so many bytes of values in them, may be held by the driver."""
+    return rows <= SMALL_RECORDS and values <= SMALL_BYTES
+
+
+def is_small(rows: CheckedFrame) -> TypeGuard[LocalFrame]:
+    """Whether rows are in memory, and small enough to be compared there."""
+    return isinstance(rows, LocalFrame) and fits_on_driver(rows.rows.num_rows, rows.rows.nbytes)

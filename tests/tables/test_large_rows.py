@@ -1,0 +1,237 @@
+"""Few rows of many bytes: what is small enough for the driver is a matter of bytes as well as of rows."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from seamark.tables import local_slices, small
+from seamark.tables.local_slices import read_small
+from seamark.tables.row_bytes import bytes_in_spark, bytes_of_rows
+from seamark.tables.small import fits_on_driver
+from seamark.tables.to_driver import collect_small
+
+ROOM = 20_000  # bytes that the driver takes in these tests
+
+
+@pytest.fixture
+def docs(ds, set_small, monkeypatch):
+    """A hundred documents of a kilobyte, half folded, half in the tail; the driver takes twenty kilobytes."""
+    set_small(monkeypatch, values=ROOM)
+    docs = ds.table("docs", "id long, body string", key="id")
+    docs.upsert(large("a", range(50)))
+    docs.fold()
+    docs.upsert(large("a", range(50, 100)))
+    return docs
+
+
+def large(letter: str, ids: Any) -> pa.Table:
+    return pa.table({"id": list(ids), "body": [f"{letter}{n}" * 400 for n in ids]})
+
+
+def tiny(ids: Any) -> pa.Table:
+    return pa.table({"id": list(ids), "body": [f"tiny {n}" for n in ids]})
+
+
+def bodies(table: Any) -> dict[int, str]:
+    found = table.rows().toPandas()
+    return dict(zip(found.id, found.body, strict=True))
+
+
+def as_dict(*tables: pa.Table) -> dict[int, str]:
+    return {row["id"]: row["body"] for table in tables for row in table.to_pylist()}
+
+
+@pytest.mark.scenario("T54")
+@pytest.mark.parametrize(
+    ("rows", "values", "fits"),
+    [
+        (50_000, 32 << 20, True),
+        (50_001, 0, False),
+        (1, (32 << 20) + 1, False),
+        (0, 0, True),
+    ],
+)
+def test_rows_and_bytes_decide_what_fits(rows, values, fits):
+    assert fits_on_driver(rows, values) is fits
+
+
+@pytest.mark.scenario("T54")
+def test_writes_compare_large_rows_in_spark(docs, fetched):
+    commit = docs.upsert(tiny(range(40, 60)))
+    assert (commit.corrected, commit.appended) == (20, 0)
+    assert docs.upsert(tiny(range(40, 60))) is None
+    assert docs.delete(pa.table({"id": range(0, 80, 2)})).retracted == 40
+    assert fetched.most_bytes <= 2 * ROOM
+    kept = [*range(1, 80, 2), *range(80, 100)]
+    tinies = [n for n in kept if 40 <= n < 60]
+    assert bodies(docs) == as_dict(large("a", [n for n in kept if n not in tinies]), tiny(tinies))
+
+    fetched.clear()
+    commit = docs.replace(tiny([1, 99, 200]))
+    assert (commit.corrected, commit.appended, commit.retracted) == (2, 1, len(kept) - 2)
+    assert fetched.most_bytes <= 2 * ROOM
+    assert bodies(docs) == as_dict(tiny([1, 99, 200]))
+
+
+@pytest.mark.scenario("T54")
+def test_large_rows_in_memory_go_to_spark_through_files(docs, fetched):
+    assert docs.upsert(large("a", range(100))) is None
+    assert docs.upsert(large("b", range(50, 150))).appended == 50
+    assert docs.replace(large("b", range(50, 150))).retracted == 50
+    assert docs.delete(pa.table({"id": range(50, 150)})).retracted == 100
+    assert fetched.most_bytes <= 2 * ROOM
+
+
+@pytest.mark.scenario("T54")
+def test_a_read_by_keys_that_are_large_themselves(ds, spark, set_small, monkeypatch, fetched):
+    set_small(monkeypatch, values=ROOM)
+    pages = ds.table("pages", "url string, n long", key="url")
+    urls = [f"/{n}" * 300 for n in range(90)]
+    pages.upsert(pa.table({"url": urls, "n": range(90)}))
+    pages.fold()
+    wanted = spark.createDataFrame([(url,) for url in urls[::2]], "url string")
+
+    fetched.clear()
+    assert sorted(row.n for row in pages.get_data(wanted).collect()) == list(range(0, 90, 2))
+    assert sorted(row.n for row in pages.get_data(pa.table({"url": urls[:3]})).collect()) == [0, 1, 2]
+    assert pages.upsert(pa.table({"url": urls, "n": range(1, 91)})).corrected == 90
+    assert fetched.most_bytes <= 2 * ROOM
+
+
+# --- rows on their way from Spark -------------------------------------------------------------------------------------
+
+COLUMNS = {"id": pa.int64(), "body": pa.string(), "tags": pa.list_(pa.string()), "s": pa.struct([("t", pa.binary())])}
+
+
+def sized(spark, sizes):
+    rows = [(n, "x" * size, ["t" * size, None], (b"b" * size,)) for n, size in enumerate(sizes)]
+    return spark.createDataFrame(rows, "id long, body string, tags array<string>, s struct<t: binary>")
+
+
+@pytest.mark.scenario("T54")
+def test_the_bytes_of_a_row_are_the_same_in_spark_and_in_arrow(spark):
+    frame = sized(spark, [0, 1, 7, 1000]).union(
+        spark.createDataFrame([(4, None, None, None)], sized(spark, [0]).schema)
+    )
+    counted = frame.select(bytes_in_spark(COLUMNS)).toArrow().column(0).to_pylist()
+    assert counted == bytes_of_rows(frame.toArrow()).tolist() == [8, 11, 29, 3008, 8]
+
+
+@pytest.mark.scenario("T54")
+@pytest.mark.parametrize(
+    ("sizes", "at_most", "comes", "jobs"),
+    [
+        ([100] * 20, 20, True, 1),
+        ([100] * 20, 5_000, True, 2),  # each is more than an equal share: their sizes come first
+        ([10] * 19 + [4_000], 20, True, 2),
+        ([1_000] * 20, 20, False, 1),
+        ([20_000], 20, False, 1),
+        ([0], 20, True, 1),
+        ([], 20, True, 1),
+    ],
+)
+def test_rows_are_fetched_if_they_are_small_in_all(
+    spark, set_small, monkeypatch, fetched, count_jobs, sizes, at_most, comes, jobs
+):
+    set_small(monkeypatch, values=ROOM)
+    frame = sized(spark, sizes).coalesce(1)
+    with count_jobs() as counted:
+        found = collect_small(frame, COLUMNS, at_most)
+    assert (found is not None) is comes
+    assert counted.jobs <= jobs
+    assert fetched.most_bytes <= 2 * ROOM
+    if found is not None:
+        assert found.column_names == list(COLUMNS)
+        assert found.column("body").to_pylist() == ["x" * size for size in sizes]
+
+
+@pytest.mark.scenario("T54")
+def test_no_more_rows_are_asked_for_than_fit(spark, set_small, monkeypatch, fetched):
+    set_small(monkeypatch, 10)
+    assert collect_small(spark.range(11), {"id": pa.int64()}, 1_000) is None
+    assert collect_small(spark.range(10), {"id": pa.int64()}, 1_000).num_rows == 10
+    assert collect_small(spark.range(1_000), {"id": pa.int64()}, 1_000, most_rows=1_000).num_rows == 1_000
+
+
+# --- slices on the driver ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario("T54")
+@pytest.mark.parametrize("count", [10, 30, 300])
+def test_a_text_that_repeats_counts_for_every_row(dry, set_small, monkeypatch, count):
+    """It is stored once: by its file a slice of three hundred of them is as small as one of ten."""
+    notes = dry.table("notes", "id long, body string, more string")
+    notes.append(pa.table({"id": range(count), "body": ["x" * 1_000] * count, "more": [str(n) for n in range(count)]}))
+    blocks = dry.control.index.slices("notes", after=None, upto=None)
+    whole = pq.read_table(dry._context.files("notes").data.path(blocks[0].slice_hash))
+    set_small(monkeypatch, values=40_000)
+
+    found = read_small(notes.source, blocks, ["offset", "body", "more"])
+
+    assert (found is not None) is (count <= 30)
+    assert found is None or found.equals(whole.select(["offset", "body", "more"]).cast(found.schema))
+    assert read_small(notes.source, blocks, ["offset", "id"]).num_rows == count  # these columns are small
+
+
+@pytest.mark.scenario("T54")
+def test_slices_are_small_together(dry, set_small, monkeypatch):
+    notes = dry.table("notes", "id long, body string")
+    for start in range(0, 40, 10):
+        notes.append(large("a", range(start, start + 10)))
+    blocks = dry.control.index.slices("notes", after=None, upto=None)
+    set_small(monkeypatch, values=30_000)
+    read: list[str] = []
+    plain = local_slices._read_slice
+
+    def watched(source, block, wanted, most):
+        read.append(block.hash)
+        return plain(source, block, wanted, most)
+
+    monkeypatch.setattr(local_slices, "_read_slice", watched)
+
+    assert read_small(notes.source, blocks, ["body"]) is None
+    assert len(read) < 4  # the rest is not looked at
+    assert read_small(notes.source, blocks[:2], ["body"]).num_rows == 20
+
+
+# --- a driver without room --------------------------------------------------------------------------------------------
+
+
+def peak_of(tmp_path: Path, rows: int, timeout: float) -> int:
+    """The most memory, in MiB, that the driver's Python held while rows of a megabyte went through every verb."""
+    program = [sys.executable, str(Path(__file__).with_name("large_rows.py")), str(tmp_path), str(rows)]
+    ended = subprocess.run(
+        program, cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True, timeout=timeout, check=False
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr[-3000:]
+    return int(ended.stdout.split()[-1])
+
+
+@pytest.mark.scenario("T54")
+@pytest.mark.timeout(900)
+def test_sixty_rows_of_a_megabyte_and_a_driver_with_room_for_forty(tmp_path):
+    assert peak_of(tmp_path, 60, timeout=880) < 700
+
+
+@pytest.mark.long
+@pytest.mark.scenario("T54")
+@pytest.mark.timeout(7200)
+def test_two_thousand_rows_of_a_megabyte(tmp_path):
+    assert peak_of(tmp_path, 2_000, timeout=7100) < 900
+
+
+@pytest.mark.scenario("T54")
+def test_the_bounds_are_decided_in_one_place():
+    """Whoever asks what is small asks `small`; only those who fetch no more than that know its numbers."""
+    package = Path(small.__file__).parents[1]
+    texts = {str(path.relative_to(package)): path.read_text() for path in package.rglob("*.py")}
+    found = {name for name, text in texts.items() if "SMALL_RECORDS" in text or "SMALL_BYTES" in text}
+    assert found == {"tables/small.py", "tables/to_driver.py", "tables/local_slices.py", "tables/change.py"}
