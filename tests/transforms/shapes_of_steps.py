@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
+from killed_workers import killed_once, through_a_worker
 from pyspark.sql import functions as F
 
 import seamark as sm
@@ -35,7 +36,7 @@ class StepShape:
 
     inputs: dict[str, TableOf]
     outputs: dict[str, TableOf]
-    declare: Callable[[sm.DataStore, dict[str, bool], dict[str, Any]], None]
+    declare: Callable[[sm.DataStore, dict[str, Any], dict[str, Any]], None]
     oracle: Callable[[Model], Model]
     steps: tuple[str, ...] = ("step",)
     options: dict[str, Sequence[Any]] = field(default_factory=dict)  # options beside those that every step may have
@@ -46,14 +47,17 @@ POSTS = TableOf("post_id long, user_id long, n long", 1, (IDS, USERS, NUMBERS))
 PROFILES = TableOf("id long, name string, region string", 1, ((1, 2, 3), "xyz", ("north", "south", "east", None)))
 
 
-def checked(broken: dict[str, bool], column: str = "n") -> Any:
+def checked(broken: dict[str, Any], column: str = "n") -> Any:
     """The column itself, or while the function is broken an error for the bad value."""
-    if not broken["now"]:
-        return F.col(column)
-    return F.when(F.col(column) == BAD, F.raise_error(F.lit("bad luck")).cast("long")).otherwise(F.col(column))
+    value = F.col(column)
+    if broken["now"]:
+        value = F.when(value == BAD, F.raise_error(F.lit("bad luck")).cast("long")).otherwise(value)
+    return through_a_worker(value, broken["kill"]) if broken["kill"] else value
 
 
-def refuse_bad(broken: dict[str, bool], frame: pd.DataFrame) -> None:
+def refuse_bad(broken: dict[str, Any], frame: pd.DataFrame) -> None:
+    if broken["kill"]:
+        killed_once(broken["kill"])
     if broken["now"] and (frame["n"] == BAD).any():
         raise ValueError("bad luck")
 
@@ -64,23 +68,26 @@ def _posts_of(model: Model) -> list[tuple[Row, Row | None]]:
     return [(post, profiles.get(post[1])) for post in model["posts"]]
 
 
-def _line(name: Any, n: Any) -> str:
+def known(value: Any) -> Any:
+    """A value of a pandas frame, None where there is none."""
+    return value if pd.notna(value) else None
+
+
+def line_of(name: Any, n: Any) -> str:
     return f"{name or '?'}: {n}"
 
 
 def _reference(join_type: str) -> Callable[..., None]:
-    def declare(ds: sm.DataStore, broken: dict[str, bool], options: dict[str, Any]) -> None:
+    def declare(ds: sm.DataStore, broken: dict[str, Any], options: dict[str, Any]) -> None:
         def for_spark(posts: Any, profiles: Any) -> Any:
             joined = posts.withColumn("n", checked(broken)).join(profiles, posts.user_id == profiles.id, "left")
             return joined.selectExpr("post_id", "concat(coalesce(name, '?'), ': ', n) AS line")
 
         def for_pandas(posts: Any, profiles: Any) -> Any:
             refuse_bad(broken, posts)
-            names = dict(zip(profiles["id"], profiles["name"], strict=True))
-            lines = [
-                _line(names.get(u) if pd.notna(u) else None, n) for u, n in zip(posts.user_id, posts.n, strict=True)
-            ]
-            return pd.DataFrame({"post_id": posts.post_id, "line": pd.Series(lines, dtype=object)})
+            joined = posts.merge(profiles, left_on="user_id", right_on="id", how="left")  # doubles what is there twice
+            lines = [line_of(known(name), n) for name, n in zip(joined["name"], joined.n, strict=True)]
+            return pd.DataFrame({"post_id": joined.post_id, "line": pd.Series(lines, dtype=object)})
 
         reference = sm.ComputeInput("profiles", join_type=join_type, join_keys={"user_id": "id"})
         function = for_pandas if options.get("pandas") else for_spark
@@ -91,13 +98,13 @@ def _reference(join_type: str) -> Callable[..., None]:
 
 def _feed(model: Model, required: bool) -> Model:
     pairs = [(post, profile) for post, profile in _posts_of(model) if profile or not required]
-    return {"feed": [(post[0], _line(profile and profile[1], post[2])) for post, profile in pairs]}
+    return {"feed": [(post[0], line_of(profile and profile[1], post[2])) for post, profile in pairs]}
 
 
 FEED = TableOf("post_id long, line string", 1, ())
 
 
-def _declare_sum(ds: sm.DataStore, broken: dict[str, bool], options: dict[str, Any]) -> None:
+def _declare_sum(ds: sm.DataStore, broken: dict[str, Any], options: dict[str, Any]) -> None:
     def for_spark(posts: Any) -> Any:
         there = posts.withColumn("n", checked(broken)).where("user_id IS NOT NULL")
         return there.groupBy("user_id").agg(F.sum("n").alias("total"))
@@ -123,7 +130,7 @@ def summed(pairs: Sequence[tuple[Any, int]]) -> list[Row]:
 TOTALS = TableOf("user_id long, total long", 1, ())
 
 
-def _words(posts: Any, broken: dict[str, bool]) -> Any:
+def _words(posts: Any, broken: dict[str, Any]) -> Any:
     checked_posts = posts.withColumn("n", checked(broken)).where("n > 0")
     return checked_posts.selectExpr("post_id", "explode(sequence(1L, n)) AS place", "user_id")
 
@@ -135,14 +142,14 @@ def _words_of(model: Model) -> list[Row]:
 WORDS = TableOf("post_id long, place long, user_id long", 2, ())
 
 
-def _declare_words(ds: sm.DataStore, broken: dict[str, bool], options: dict[str, Any]) -> None:
+def _declare_words(ds: sm.DataStore, broken: dict[str, Any], options: dict[str, Any]) -> None:
     def step(posts: Any) -> Any:
         return _words(posts, broken)
 
     ds.add(sm.BatchTransform(step, ["posts"], ["words"], **options))
 
 
-def _declare_two_outputs(ds: sm.DataStore, broken: dict[str, bool], options: dict[str, Any]) -> None:
+def _declare_two_outputs(ds: sm.DataStore, broken: dict[str, Any], options: dict[str, Any]) -> None:
     def step(posts: Any, profiles: Any) -> Any:
         named = posts.join(profiles, posts.user_id == profiles.id, "left")
         return named.selectExpr("post_id", "concat(coalesce(name, '?'), ': ', n) AS line"), _words(posts, broken)
@@ -151,7 +158,7 @@ def _declare_two_outputs(ds: sm.DataStore, broken: dict[str, bool], options: dic
     ds.add(sm.BatchTransform(step, ["posts", reference], ["feed", "words"], **options))
 
 
-def _declare_two_inputs(ds: sm.DataStore, broken: dict[str, bool], options: dict[str, Any]) -> None:
+def _declare_two_inputs(ds: sm.DataStore, broken: dict[str, Any], options: dict[str, Any]) -> None:
     def for_spark(one: Any, two: Any) -> Any:
         return one.withColumn("n", checked(broken)).join(two, "id", "full_outer").select("id", "n", "m")
 
@@ -168,7 +175,7 @@ def _both(model: Model) -> Model:
     return {"both": [(key, one.get(key), two.get(key)) for key in {*one, *two}]}
 
 
-def _declare_boxes(ds: sm.DataStore, broken: dict[str, bool], options: dict[str, Any]) -> None:
+def _declare_boxes(ds: sm.DataStore, broken: dict[str, Any], options: dict[str, Any]) -> None:
     def step(image: Any, box: Any) -> Any:
         joined = image.withColumn("n", checked(broken)).join(box, "image_id", "full_outer")
         return joined.selectExpr("image_id", "box_id", "coalesce(n, 100) + coalesce(m, 0) AS total")
@@ -182,7 +189,7 @@ def _found(model: Model) -> Model:
     return {"found": [(i, b, image.get(i, 100) + m) for i, b, m in model["box"]]}
 
 
-def _declare_cross(ds: sm.DataStore, broken: dict[str, bool], options: dict[str, Any]) -> None:
+def _declare_cross(ds: sm.DataStore, broken: dict[str, Any], options: dict[str, Any]) -> None:
     def step(one: Any, two: Any) -> Any:
         return one.withColumn("n", checked(broken)).crossJoin(two).selectExpr("a", "b", "n * m AS product")
 
@@ -190,7 +197,7 @@ def _declare_cross(ds: sm.DataStore, broken: dict[str, bool], options: dict[str,
     ds.add(sm.BatchTransform(step, ["one", "two"], ["pairs"], **given))
 
 
-def _declare_settings(ds: sm.DataStore, broken: dict[str, bool], options: dict[str, Any]) -> None:
+def _declare_settings(ds: sm.DataStore, broken: dict[str, Any], options: dict[str, Any]) -> None:
     def step(posts: Any, settings: Any) -> Any:
         factor = settings.selectExpr("coalesce(sum(factor), 0) AS factor")
         return posts.withColumn("n", checked(broken)).crossJoin(factor).selectExpr("post_id", "n * factor AS total")
@@ -203,7 +210,7 @@ def _scaled(model: Model) -> Model:
     return {"scaled": [(post, n * factor) for post, _, n in model["posts"]]}
 
 
-def _declare_global(ds: sm.DataStore, broken: dict[str, bool], options: dict[str, Any]) -> None:
+def _declare_global(ds: sm.DataStore, broken: dict[str, Any], options: dict[str, Any]) -> None:
     def step(posts: Any, profiles: Any) -> Any:
         named = posts.withColumn("n", checked(broken)).join(profiles, posts.user_id == profiles.id)
         return named.groupBy("name").agg(F.sum("n").alias("total"))
@@ -213,7 +220,7 @@ def _declare_global(ds: sm.DataStore, broken: dict[str, bool], options: dict[str
 
 
 def _declare_regions(keys: Sequence[str]) -> Callable[..., None]:
-    def declare(ds: sm.DataStore, broken: dict[str, bool], options: dict[str, Any]) -> None:
+    def declare(ds: sm.DataStore, broken: dict[str, Any], options: dict[str, Any]) -> None:
         def step(posts: Any, profiles: Any) -> Any:
             joined = posts.withColumn("n", checked(broken)).join(profiles, posts.user_id == profiles.id)
             named = joined.where("region IS NOT NULL").withColumn("kind", F.col("n") % 2)
@@ -236,23 +243,7 @@ def _by_user_and_region(model: Model) -> Model:
     return {"by_region": summed(named)}
 
 
-def _declare_teams(ds: sm.DataStore, broken: dict[str, bool], options: dict[str, Any]) -> None:
-    def step(games: Any, home: Any, away: Any) -> Any:
-        first = home.selectExpr("id AS home", "name AS home_name")
-        second = away.selectExpr("id AS away", "name AS away_name")
-        joined = games.withColumn("n", checked(broken)).join(first, "home", "left").join(second, "away", "left")
-        return joined.selectExpr("game_id", "concat(coalesce(home_name, '?'), coalesce(away_name, '?'), n) AS line")
-
-    teams = [sm.JoinSpec("teams", join_keys={side: "id"}) for side in ("home", "away")]
-    ds.add(sm.BatchTransform(step, ["games", *teams], ["results"], **options))
-
-
-def _results(model: Model) -> Model:
-    names = {row[0]: row[1] for row in model["teams"]}
-    return {"results": [(g, f"{names.get(h, '?')}{names.get(a, '?')}{n}") for g, h, a, n in model["games"]]}
-
-
-def _declare_chain(ds: sm.DataStore, broken: dict[str, bool], options: dict[str, Any]) -> None:
+def _declare_chain(ds: sm.DataStore, broken: dict[str, Any], options: dict[str, Any]) -> None:
     def sum_lines(lines: Any) -> Any:
         return lines.where("name IS NOT NULL").groupBy("name").agg(F.sum("n").alias("total"))
 
@@ -271,7 +262,7 @@ def _chained(model: Model) -> Model:
     return {"lines": lines, "by_name": summed([(name, n) for _, name, n in lines if name])}
 
 
-def _declare_log(ds: sm.DataStore, broken: dict[str, bool], options: dict[str, Any]) -> None:
+def _declare_log(ds: sm.DataStore, broken: dict[str, Any], options: dict[str, Any]) -> None:
     def step(clicks: Any) -> Any:
         there = clicks.withColumn("n", checked(broken)).where("url IS NOT NULL")
         return there.groupBy("url").agg(F.sum("n").alias("total"))
@@ -361,15 +352,6 @@ SHAPES: dict[str, StepShape] = {
         {"feed": FEED, "words": WORDS},
         _declare_two_outputs,
         lambda m: {**_feed(m, False), "words": _words_of(m)},
-    ),
-    "a table twice": StepShape(
-        {
-            "games": TableOf("game_id long, home long, away long, n long", 1, (IDS, USERS, USERS, NUMBERS)),
-            "teams": TableOf("id long, name string", 1, ((1, 2, 3), "xyz")),
-        },
-        {"results": TableOf("game_id long, line string", 1, ())},
-        _declare_teams,
-        _results,
     ),
     "chained steps": StepShape(
         {"posts": POSTS, "profiles": PROFILES},

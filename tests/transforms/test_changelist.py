@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 
 import seamark as sm
+from seamark.errors import FrameMismatch, InvalidStep
 
 
 def positions(blog):
@@ -208,7 +209,7 @@ def test_a_change_list_goes_on_from_step_to_step_with_the_keys_that_it_leads_to(
     assert blog.calls() == [[1]]
     assert blog.loud_calls == [[1]]
     assert sorted(row.line for row in blog.loud.rows().collect()) == ["ALICE: EINS", "BOB: TWO"]
-    assert store.run_changelist(sm.ChangeList({"nobody_reads": [{"x": 1}]})).steps == {}
+    assert store.run_changelist(sm.ChangeList({"loud": [{"post_id": 1}]})).steps == {}  # the end of the way
     store.run()
     assert blog.is_settled()
 
@@ -231,3 +232,41 @@ def test_declarations_take_their_arguments_by_name(ds):
     other = ds.table("other", "post_id long", key="post_id")
     assert ds.add(sm.BatchTransform("SELECT 1", [plain, required], [other], name="two")).spec.shape.inputs[1].required
     assert out.head.offset is None
+
+
+@pytest.mark.scenario("X102")
+def test_a_table_that_no_step_reads_is_refused_with_the_inputs_that_there_are(digest):
+    blog, store = digest, digest.store
+    blog.write_posts((1, 100, "one"))
+    store.run()
+    heads = store.heads()
+
+    with pytest.raises(InvalidStep, match=r"keys of table 'pots', and no step reads it\. Nothing was run") as refused:
+        store.run_changelist(sm.ChangeList({"pots": [{"post_id": 1}], "posts": [{"post_id": 1}]}))
+    assert refused.value.hint == "did you mean 'posts'? Inputs: posts, profiles, feed."
+    with pytest.raises(
+        InvalidStep, match=r"keys of table 'feed', and step 'process_posts' does not read it"
+    ) as refused:
+        blog.step.run_changelist(sm.ChangeList({"posts": [{"post_id": 1}], "feed": [{"post_id": 1}]}))
+    assert refused.value.hint == "Inputs: posts, profiles."
+    assert store.heads() == heads
+
+
+@pytest.mark.scenario("X102")
+def test_a_frame_without_rows_writes_no_block(digest, spark):
+    blog, store = digest, digest.store
+    nothing = pd.DataFrame({"post_id": pd.Series([], dtype="int64")})
+    assert not store.run_changelist(sm.ChangeList({"posts": nothing})).did_something
+    assert store.heads() == {}  # not even empty chains are begun
+    blog.write_posts((1, 100, "one"))
+    store.run()
+    heads, runs = store.heads(), len(store.control.index.runs())
+
+    in_spark = spark.createDataFrame([], "post_id long")
+    for empty in (nothing, pa.Table.from_pandas(nothing), [], in_spark):
+        assert not store.run_changelist(sm.ChangeList({"posts": empty})).did_something
+        assert blog.step.run_changelist(sm.ChangeList({"posts": empty, "profiles": []})).batches == 0
+        assert blog.step.run_idx(empty).batches == 0
+    assert (store.heads(), len(store.control.index.runs())) == (heads, runs)
+    with pytest.raises(FrameMismatch, match="lacks 'post_id'"):
+        blog.step.run_idx(pd.DataFrame({"id": []}))

@@ -186,7 +186,7 @@ def test_a_second_run_waits_then_says_who_holds_the_step(make_blog, open_store, 
     blog.write_posts((1, 100, "hello"))
     monkeypatch.setenv("SEAMARK_SCHEDULER_WAIT", "0.3")
     other = make_blog()
-    with blog.store.control.leases.held("step:process_posts", holder="somewhere:123"):
+    with blog.store.control.leases.held("step:process_posts>feed", holder="somewhere:123"):
         with pytest.raises(AlreadyRunning, match=r"'process_posts' is already running: somewhere:123 .* 0.3 s"):
             other.step.run_full()
         report = other.store.run()
@@ -205,7 +205,7 @@ def test_a_slow_run_that_lost_its_step_to_a_quicker_one_changes_nothing(make_blo
 
     def the_quick_one_overtakes():
         with slow.store.control.database.write() as connection:  # as if its process had been asleep for a minute
-            connection.execute(text("UPDATE lease SET expires_at = 0 WHERE name = 'step:process_posts'"))
+            connection.execute(text("UPDATE lease SET expires_at = 0 WHERE name = 'step:process_posts>feed'"))
         quick.write_posts((2, 100, "changed"), (3, 100, "new"))
         assert quick.run().keys == 3
 
@@ -233,7 +233,7 @@ def test_two_runs_at_the_same_time_do_the_work_once(make_blog):
     two.write_posts((20, 100, "late"))
     second = threading.Thread(target=lambda: reports.append(two.run()))
     second.start()
-    while second.is_alive() and one.store.control.leases.holder("step:process_posts") is None:
+    while second.is_alive() and one.store.control.leases.holder("step:process_posts>feed") is None:
         second.join(0.01)
     overtaken.set()
     first.join()

@@ -7,7 +7,7 @@ import pytest
 
 import seamark as sm
 from seamark.errors import InvalidStep
-from seamark.tables.stage import SMALL_RECORDS
+from seamark.tables.small import SMALL_RECORDS
 
 
 @pytest.mark.scenario("X76")

@@ -7,36 +7,45 @@ import random
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 
 import seamark as sm
 
-_spec = importlib.util.spec_from_file_location("shapes_of_steps", Path(__file__).with_name("shapes_of_steps.py"))
-shapes_of_steps = importlib.util.module_from_spec(_spec)
-sys.modules["shapes_of_steps"] = shapes_of_steps
-_spec.loader.exec_module(shapes_of_steps)
 
-SHAPES, Row = shapes_of_steps.SHAPES, tuple[Any, ...]
+def _module(name: str) -> ModuleType:
+    """A module beside this file, whose functions travel to the executors by value: nobody finds it there."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    cloudpickle.register_pickle_by_value(module)
+    return module
+
+
+_module("killed_workers")
+SHAPES = _module("shapes_of_steps").SHAPES | _module("more_shapes").MORE_SHAPES
+Row = tuple[Any, ...]
 OPTIONS = {"batch_rows": (2, 3, 1_000), "batch_keys": (2, 1_000), "commit": ("batch", "run")}
 
 
 class History:
     """A store with one step, a model of its tables in plain Python, and a diary of all that was done."""
 
-    def __init__(self, store: sm.DataStore, clock: Any, shape: str, seed: int) -> None:
+    def __init__(self, store: sm.DataStore, clock: Any, shape: str, seed: int, **given: Any) -> None:
         self.ds, self.clock, self.chance = store, clock, random.Random(seed)
         self.shape = SHAPES[shape]
-        self.broken = {"now": False}
+        self.broken: dict[str, Any] = {"now": False, "kill": None}
         self.model: dict[str, dict[Row, Row]] = {name: {} for name in self.shape.inputs}
         self.tables = {
             name: store.table(name, table.schema, key=table.names[: table.key] or None)
             for name, table in {**self.shape.inputs, **self.shape.outputs}.items()
         }
         choices = {**OPTIONS, **self.shape.options}
-        options = {name: self.chance.choice(values) for name, values in choices.items()}
+        options = {name: self.chance.choice(values) for name, values in choices.items()} | given
         self.diary = [f"shape {shape!r}, seed {seed}, options {options}"]
         self.shape.declare(store, self.broken, options)
 
@@ -83,6 +92,23 @@ class History:
         self.look_at(self.ds.run())
         if not any(len(self.ds.step(name).failures()) for name in self.shape.steps):
             self.check()
+
+    def run_with_a_killed_worker(self) -> None:
+        """A worker is killed in the middle of a run, if one computes: no key is blamed, and a later run goes on."""
+        steps = [self.ds.step(name) for name in self.shape.steps]
+        blamed = sum(len(step.failures()) for step in steps)
+        kill = self.ds.warehouse.parent / "kill"
+        kill.touch()
+        self.broken["kill"] = str(kill)
+        report = self.ds.run()
+        self.broken["kill"] = None
+        was_killed = not kill.exists()
+        kill.unlink(missing_ok=True)
+        self.diary.append("run with a killed worker" if was_killed else "run in which no worker was killed")
+        stopped = [str(step.error) for step in report.steps.values() if step.error is not None]
+        assert len(stopped) == was_killed, report
+        assert all("Python worker exited unexpectedly" in text for text in stopped), stopped
+        assert self.broken["now"] or sum(len(step.failures()) for step in steps) <= blamed, report
 
     def run_limited(self) -> None:
         limit = self.chance.randint(1, 3)
@@ -173,10 +199,11 @@ class History:
         table = next(table for table in self.shape.inputs.values() if column in table.names)
         return table.values[table.names.index(column)]
 
-    def unfold(self, actions: int) -> None:
+    def unfold(self, actions: int, killed: int) -> None:
         kinds = {
             self.write: 9, self.delete: 4, self.empty: 1, self.run: 5, self.run_limited: 3, self.run_filtered: 1,
             self.run_idx: 1, self.run_changelist: 2, self.reset: 1, self.fold: 1, self.break_or_mend: 2, self.retry: 1,
+            self.run_with_a_killed_worker: killed,
         }  # fmt: skip
         self.write()
         self.write()
@@ -191,10 +218,18 @@ class History:
         assert verified.ok, verified.findings
 
 
-def unfolded(open_store: Callable[..., sm.DataStore], clock: Any, shape: str, seed: int, actions: int) -> None:
-    history = History(open_store(), clock, shape, seed)
+def unfolded(
+    open_store: Callable[..., sm.DataStore],
+    clock: Any,
+    shape: str,
+    seed: int,
+    actions: int,
+    killed: int = 2,
+    **given: Any,
+) -> None:
+    history = History(open_store(), clock, shape, seed, **given)
     try:
-        history.unfold(actions)
+        history.unfold(actions, killed)
     except Exception as error:
         error.add_note(history.told())
         raise
@@ -204,6 +239,16 @@ def unfolded(open_store: Callable[..., sm.DataStore], clock: Any, shape: str, se
 def test_a_short_history_gives_what_recomputing_gives(open_store, clock, seed):
     shape = list(SHAPES)[seed * 7 % len(SHAPES)]
     unfolded(open_store, clock, shape, seed, actions=8)
+
+
+@pytest.mark.scenario("X97")
+@pytest.mark.scenario("X98")
+@pytest.mark.scenario("X108")
+@pytest.mark.parametrize(
+    ("shape", "pandas"), [("a reference", True), ("pairs and a reference", True), ("many to one", False)]
+)
+def test_a_history_in_which_workers_are_killed_gives_what_recomputing_gives(open_store, clock, shape, pandas):
+    unfolded(open_store, clock, shape, 7, actions=6, killed=9, pandas=pandas)
 
 
 @pytest.mark.long

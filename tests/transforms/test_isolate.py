@@ -12,7 +12,7 @@ from seamark.errors import FunctionFailed
 from seamark.tables.frames import LocalFrame
 from seamark.tables.read import TableSource
 from seamark.tables.schema import declare
-from seamark.transforms.compute import KeyTrouble
+from seamark.transforms.blame import KeyTrouble
 from seamark.transforms.gather import Gathered
 from seamark.transforms.isolate import MOST_CALLS, compute_isolating
 from seamark.transforms.scope import KeyValues

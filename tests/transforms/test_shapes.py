@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import seamark as sm
-from seamark.tables.stage import SMALL_RECORDS
+from seamark.tables.small import SMALL_RECORDS
 
 Row = tuple[Any, ...]
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from pyspark.errors import PySparkException
 
 import seamark as sm
+from seamark.control import leases
+from seamark.errors import TableError
 from seamark.ledger import ExecuteTransform
+from seamark.tables import fold
 
 
 def day(number: int) -> datetime:
@@ -56,6 +60,53 @@ def test_a_run_folds_a_tail_that_is_a_large_share_of_the_base(make_blog, monkeyp
     assert blog.store.run().folded == ("feed", "posts")
     assert blog.lines() == blog.oracle()
     assert blog.is_settled()
+
+
+@pytest.mark.scenario("T57")
+def test_a_run_leaves_a_table_to_the_process_that_folds_it(make_blog, monkeypatch):
+    monkeypatch.setenv("SEAMARK_ROWS_FOLD_SLICES", "1")
+    blog = make_blog()
+    blog.write_posts((1, 100, "x"))
+    blog.write_posts((2, 100, "x"))
+    another = blog.store.control.leases.acquire("fold:posts", "another process")
+
+    class Waiting:
+        def wait(self, _seconds: float) -> None:
+            raise AssertionError("the run waits")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(leases, "_pause", Waiting())
+        report = blog.store.run()
+
+    assert (report.ok, report.folded) == (True, ())
+    assert report.not_folded == {"posts": "another process folds it now, or removes its old versions"}
+    assert blog.lines() == blog.oracle()
+
+    blog.store.control.leases.release(another)
+    report = blog.store.run()  # nothing has moved since; what was left is looked at again
+    assert (report.folded, report.not_folded) == (("posts",), {})
+
+
+@pytest.mark.scenario("T57")
+@pytest.mark.parametrize("trouble", [PySparkException("no room"), OSError("no room"), TableError("no room")])
+def test_trouble_with_a_fold_stands_in_the_report_of_a_run(make_blog, monkeypatch, trouble, caplog):
+    monkeypatch.setenv("SEAMARK_ROWS_FOLD_SLICES", "1")
+    blog = make_blog()
+    blog.write_posts((1, 100, "x"))
+    blog.write_posts((2, 100, "x"))
+
+    def failing(*_args: object) -> None:
+        raise trouble
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fold, "_write_anew", failing)
+        report = blog.store.run()
+
+    assert (report.ok, report.folded, list(report.not_folded)) == (True, (), ["posts"])
+    assert "no room" in report.not_folded["posts"]
+    assert "table 'posts' was not folded" in caplog.text
+    assert blog.lines() == blog.oracle()
+    assert blog.store.run().folded == ("posts",)
 
 
 # --- watermarks -------------------------------------------------------------------------------------------------------

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from seamark.control import Lease, LiveRun, RunRecord
+from seamark.control import Control, Lease, LiveRun, RunRecord, outputs_of_lease, step_lease_name
+from seamark.control.leases import this_process
 from seamark.errors import (
     AlreadyRunning,
     CommitConflict,
@@ -20,9 +19,15 @@ from seamark.errors import (
     SeamarkError,
     StagedFilesGone,
 )
+from seamark.spark.starting import seconds_spent
 from seamark.tables.context import TableContext
 from seamark.tables.publish import Writing, writing
+from seamark.texts import text_of
 from seamark.transforms.batches import Pin
+from seamark.transforms.blame import interruptions_named
+from seamark.transforms.commit import Maker
+from seamark.transforms.diagnosis import STOPPED
+from seamark.transforms.observe import begin_observers
 from seamark.transforms.report import StepReport
 
 log = logging.getLogger("seamark.run")
@@ -39,6 +44,7 @@ class Attempt:
     files: Writing
     report: StepReport
     started: float
+    spark_before: float  # what starting Spark had taken by then: a run's time does not hold it
     pins: Mapping[str, Pin] = field(default_factory=dict)
     is_listed: bool = False  # among the runs at work
 
@@ -57,6 +63,8 @@ class Attempt:
     def at_batch(self, context: TableContext, mode: str, number: int, *, batches_left: int) -> None:
         """Say which batch is at work, for people who look on."""
         context.control.live.at_batch(self.files.run_id, number, number + batches_left, mode)
+        for observe in begin_observers:
+            observe(self.report, number, number + batches_left)
 
     def record(self, context: TableContext, *, mode: str, rows_in: int, rows_out: int) -> RunRecord:
         """The run's row after a commit."""
@@ -64,19 +72,22 @@ class Attempt:
             run_id=self.files.run_id,
             step=self.report.step,
             mode=mode,
-            started=self.started,
+            started=self.started + seconds_spent() - self.spark_before,
             ended=context.clock.now().timestamp(),
             pins=json.dumps({table: pin.offset for table, pin in self.pins.items()}) if self.pins else None,
             rows_in=rows_in,
             rows_out=rows_out,
+            outputs=outputs_of_lease(self.lease.name),
         )
 
 
-def attempt(context: TableContext, report: StepReport, wait: float, work: Callable[[Attempt], None]) -> StepReport:
+def attempt(
+    context: TableContext, maker: Maker, report: StepReport, wait: float, work: Callable[[Attempt], None]
+) -> StepReport:
     """Do some work under a step's lease; planned again if others commit first; recorded also when it fails."""
-    begun, started = time.monotonic(), context.clock.now().timestamp()
-    with _leased(context, report.step, wait) as lease, writing(context) as files:
-        run = Attempt(lease, files, report, started)
+    begun, started, spark_before = time.monotonic(), context.clock.now().timestamp(), seconds_spent()
+    with _leased(context, maker, wait) as lease, writing(context) as files:
+        run = Attempt(lease, files, report, started, seconds_spent())
         try:
             _until_it_is_first(run, work)
         except BaseException as error:
@@ -85,7 +96,7 @@ def attempt(context: TableContext, report: StepReport, wait: float, work: Callab
         finally:
             if run.is_listed:
                 context.control.live.end(files.run_id)
-    report.seconds = time.monotonic() - begun
+    report.seconds = time.monotonic() - begun - (seconds_spent() - spark_before)
     if report.batches == 0:
         report.mode = "settled"
     return report
@@ -94,36 +105,65 @@ def attempt(context: TableContext, report: StepReport, wait: float, work: Callab
 def _until_it_is_first(run: Attempt, work: Callable[[Attempt], None]) -> None:
     for number in range(1, MOST_CONFLICTS + 1):
         try:
-            work(run)
+            _do(run, work)
             return
-        except (CommitConflict, PositionConflict, StagedFilesGone):
+        except (CommitConflict, PositionConflict, StagedFilesGone) as error:
             if number == MOST_CONFLICTS:
                 raise
-            log.info("step '%s' plans again: others committed first", run.report.step)
+            if isinstance(error, StagedFilesGone):
+                run.files.begin_anew()
+            log.info("step '%s' plans again: %s", run.report.step, error.message)
+
+
+def _do(run: Attempt, work: Callable[[Attempt], None]) -> None:
+    """Do some work; what fails because the run's own files were collected fails as `StagedFilesGone`."""
+    with interruptions_named(run.report.step):
+        try:
+            work(run)
+        except Exception as error:
+            run.files.blame_collection(error)
+            raise
+
+
+def _stopped_by(error: BaseException) -> str:
+    return str(error) or ("stopped by Ctrl-C" if type(error) is KeyboardInterrupt else type(error).__name__)
+
+
+def give_back_runs(control: Control) -> None:
+    """Put the runs of this process on record as stopped and give back its leases, for a process that is about to end.
+
+    A commit that is under way meanwhile is refused, or stands as a whole.
+    """
+    now = control.clock.now().timestamp()
+    for live in control.live.all():
+        if live.lease.holder == this_process():
+            control.live.stop(live.run_id, STOPPED, "stopped in the middle of a call that could not be broken off", now)
+    control.leases.release_all()
 
 
 @contextmanager
-def _leased(context: TableContext, step: str, wait: float) -> Iterator[Lease]:
-    name, leases = f"step:{step}", context.control.leases
-    holder = f"{socket.gethostname()}:{os.getpid()}"
+def _leased(context: TableContext, maker: Maker, wait: float) -> Iterator[Lease]:
+    name, leases = step_lease_name(maker.name, maker.outputs_key), context.control.leases
     try:
-        with leases.held(name, holder=holder, wait=wait) as lease:
+        with leases.held(name, wait=wait) as lease:
             yield lease
     except LeaseHeld as error:
-        if name not in error.message:
+        if error.lease != name:
             raise
         raise AlreadyRunning(
-            f"step '{step}' is already running: {leases.holder(name) or 'somebody'} holds its lease, and kept "
+            f"step '{maker.name}' is already running: {leases.holder(name) or 'somebody'} holds its lease, and kept "
             f"it for longer than {wait:g} s. Nothing was changed.",
             hint="wait for the other run to end; after a crash its lease runs out by itself.",
         ) from None
 
 
 def _record_failure(context: TableContext, run: Attempt, error: BaseException) -> None:
-    text = str(error) if isinstance(error, Exception) else type(error).__name__
     report = run.report
     done = run.record(context, mode=report.mode, rows_in=report.rows_in, rows_out=report.rows_out)
-    record = replace(done, outcome="failed", error=text[:4000])
+    if isinstance(error, Exception):
+        record = replace(done, outcome="failed", error=text_of(error))
+    else:  # Ctrl-C, a signal, or a program that ends: nothing is wrong with the step
+        record = replace(done, outcome=STOPPED, error=_stopped_by(error))
     try:
         context.control.record_run(record)
     except SeamarkError as trouble:  # what stopped the run is raised all the same, and may well be the same trouble

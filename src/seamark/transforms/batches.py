@@ -11,6 +11,7 @@ from seamark.control import BlockEntry, Position, TableHead
 # Below this many pending records going by changes is always quick enough; only above it is it worth asking whether
 # computing everything would be cheaper.
 ALL_KEYS_FLOOR = 100_000
+FIRST_RUN = "first run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class Pin:
     offset: int | None
     system_time: datetime
     data_block: str | None = None
+    schema_block: str | None = None
 
     @staticmethod
     def at(head: TableHead) -> Pin:
@@ -36,6 +38,7 @@ class Pin:
             head.last_offset,
             head.system_time,
             head.data_block,
+            head.schema_block,
         )
 
 
@@ -131,7 +134,7 @@ def all_keys_because(pending: Sequence[Pending], concerns_all: Mapping[str, bool
     fresh = [entry.table for entry in pending if not entry.was_read]
     if fresh:
         never = all(entry.position is None for entry in pending)
-        return "first run" if never else f"no position on {', '.join(fresh)}: it was reset or is a new input"
+        return FIRST_RUN if never else f"no position on {', '.join(fresh)}: it was reset or is a new input"
     changed = [entry for entry in pending if entry.records > 0]
     for entry in changed:
         if concerns_all[entry.table]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from seamark.control import CoveredKey
@@ -17,10 +16,10 @@ from seamark.spark.frames import spark_frame
 from seamark.tables.context import TableContext
 from seamark.tables.convert import ValueDoesNotFit, convert_array
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
-from seamark.tables.read import TableSource, all_of, read_images, read_rows
-from seamark.tables.runs import Key
+from seamark.tables.read import TableSource, all_of, read_images, read_rows, typed_literal
 from seamark.tables.types import spark_name
 from seamark.transforms.keys import comparable, key_texts, keys_of
+from seamark.transforms.own_rows import rows_under
 from seamark.transforms.ranges import every_key
 from seamark.transforms.select import FIRST, LAST, ChangedBlocks, Found, changed_keys, with_keys
 from seamark.transforms.shape import Shape
@@ -62,12 +61,12 @@ def all_keys(shape: Shape, read: Mapping[str, int | None]) -> DataFrame:
 # --- what is already done ---------------------------------------------------------------------------------------------
 
 
-def computed_ahead(context: TableContext, step: str, *, only_failed: bool = False) -> list[CoveredKey]:
+def computed_ahead(context: TableContext, situation: Situation, *, only_failed: bool = False) -> list[CoveredKey]:
     """The keys of a step that were computed ahead of its positions, or failed: those are retried when they are due."""
-    index = context.control.index
-    failed = [entry for entry in index.failed_keys(step) if entry.read_at is not None]
+    index, step, outputs = context.control.index, situation.spec.name, situation.stored_under
+    failed = [entry for entry in rows_under(index.failed_keys(step), outputs) if entry.read_at is not None]
     tried = [CoveredKey(step, entry.key, entry.process_ts, entry.read_at or "") for entry in failed]
-    return tried if only_failed else [*index.covered_keys(step), *tried]
+    return tried if only_failed else [*index.covered_keys(step, outputs), *tried]
 
 
 def without_covered(found: Sequence[Found], covered: Sequence[CoveredKey], shape: Shape) -> list[Found]:
@@ -159,34 +158,14 @@ def narrowed(keys: CheckedFrame, wanted: pa.Table) -> CheckedFrame:
         value = comparable(wanted)[0]
         kept = [key == value for key in comparable(keys.rows.select(wanted.column_names))]
         return LocalFrame(keys.rows.filter(pa.array(kept, pa.bool_())))
-    same = [F.col(quoted(name)).eqNullSafe(F.lit(wanted.column(name)[0].as_py())) for name in wanted.column_names]
-    return SparkFrame(keys.frame.where(all_of(same)))
+    return SparkFrame(keys.frame.where(_has_values(wanted)))
 
 
-def first_keys(keys: pa.Table, limit: int | None, since: Mapping[Key, float] | None = None) -> pa.Table:
-    """The keys that have waited longest, those that wait equally long in order of the keys."""
-    if limit is None or keys.num_rows <= limit:
-        return keys
-    waited = since or {}
-    rows = sorted(enumerate(comparable(keys)), key=lambda entry: (waited.get(entry[1], 0.0), entry[1]))
-    return keys.take(pa.array([place for place, _ in rows[:limit]], pa.int64()))
+def outside(keys: DataFrame, wanted: pa.Table) -> DataFrame:
+    """The keys, in Spark, that do not have a filter's values."""
+    return keys.where(~_has_values(wanted))
 
 
-def waiting_since(context: TableContext, found: Sequence[Found], covered: Sequence[CoveredKey]) -> dict[Key, float]:
-    """For each key the time of its oldest record that was not computed: whoever waits longest comes first.
-
-    Else a limit could pass over a key again and again, and the positions could never move past its records.
-    """
-    read_at = {entry.key: json.loads(entry.read_at) for entry in covered}
-    since: dict[Key, float] = {}
-    for entry in found:
-        rows = entry.keys.rows if isinstance(entry.keys, LocalFrame) else entry.keys.frame.toArrow()
-        keys = rows.select(list(entry.columns))
-        blocks = context.control.index.slices(entry.table, after=None, upto=None)
-        ends = [block.last_offset or 0 for block in blocks]
-        triples = zip(comparable(keys), key_texts(keys), rows.column(FIRST).to_pylist(), strict=True)
-        for key, text, first in triples:
-            oldest = max(first, read_at.get(text, {}).get(entry.table, -1) + 1)
-            moment = blocks[min(bisect_left(ends, oldest), len(ends) - 1)].system_time.timestamp()
-            since[key] = min(moment, since.get(key, moment))
-    return since
+def _has_values(wanted: pa.Table) -> Column:
+    values = {f.name: typed_literal(wanted.column(f.name)[0].as_py(), f.type) for f in wanted.schema}
+    return all_of([F.col(quoted(name)).eqNullSafe(value) for name, value in values.items()])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import reduce
 from typing import Protocol
@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from seamark import faults
 from seamark.clock import commit_time
 from seamark.control import Position, RunRecord, TableHead
-from seamark.errors import ChainRuleBroken, SeamarkError, TableError
+from seamark.errors import ChainRuleBroken, SchemaChangeRefused, SeamarkError, TableError
 from seamark.ledger import AddData, ChainState, DatasetKind, ExecuteTransform, ExecuteTransformInput, Op
 from seamark.ledger.chain import ChainDraft
 from seamark.spark.frames import empty_frame, spark_frame
@@ -28,6 +28,7 @@ from seamark.tables.publish import (
     Progress,
     Writing,
     begin_chain,
+    begun_heads,
     data_slice,
     declare_schema,
     later,
@@ -35,8 +36,10 @@ from seamark.tables.publish import (
     publish,
 )
 from seamark.tables.read import TableSource, all_of
+from seamark.tables.schema import refuse_old_schema
 from seamark.tables.slices import OpCounts
-from seamark.tables.stage import SMALL_RECORDS, StagedChange, Target
+from seamark.tables.small import fits_on_driver
+from seamark.tables.stage import StagedChange, Target
 from seamark.transforms.batches import Pin
 from seamark.transforms.checkpoint import Checkpoint, ReadAt, decode
 from seamark.transforms.definition import Definition, is_same
@@ -79,6 +82,16 @@ class Maker(Protocol):
     @property
     def may_have_written(self) -> tuple[TableSource, ...]:
         """The same with the tables that earlier commits may have written."""
+        ...
+
+    @property
+    def filled(self) -> tuple[str, ...]:
+        """The tables that its positions and failed keys are about, by name."""
+        ...
+
+    @property
+    def outputs_key(self) -> str:
+        """The outputs that its positions and failed keys are about, as the control database names them."""
         ...
 
     def explain(self, output: TableSource, error: TableError) -> SeamarkError:
@@ -126,7 +139,8 @@ def change_of(
     Keys that are `left_alone` have failed: the rows that they have stay as they are.
     """
     local = [piece.rows for piece in rows if isinstance(piece, LocalFrame)]
-    few = len(local) == len(rows) and sum(piece.num_rows for piece in local) <= SMALL_RECORDS
+    sizes = sum(piece.num_rows for piece in local), sum(piece.nbytes for piece in local)
+    few = len(local) == len(rows) and fits_on_driver(*sizes)
     if isinstance(scope, KeyValues) and scope.columns and scope.values.num_rows == 0:
         return NoRecords()
     if last is None:
@@ -204,6 +218,7 @@ class Committer:
         for output, plan, make in zip(maker.written, planned, batch.changes, strict=True):
             if plan.state is not None:
                 _refuse_older_read(plan, batch.checkpoint.read)
+                self._refuse_older_schema(output, plan.state)
             staged.append(self._stage(output, plan, make, moment))
         drafts = []
         for output, plan, change in zip(maker.written, planned, staged, strict=True):
@@ -213,9 +228,17 @@ class Committer:
                 drafts.append((plan, draft))
         faults.reached("slices-staged")
         counts = sum((change.counts for change in staged[: len(maker.outputs)]), OpCounts())
+        progress = replace(progress, outputs=maker.outputs_key)
         publish(context, self._run, record(counts), drafts, counts=counts, progress=progress)
         added = {plan.table: (plan.last_offset, draft.state.last_offset) for plan, draft in drafts if draft.state}
         return Committed(counts, added)
+
+    def _refuse_older_schema(self, output: TableSource, state: ChainState) -> None:
+        """Refuse an output that grew while the batch was computed; one that grows from now on makes a conflict."""
+        try:
+            refuse_old_schema(output.name, state.schema, output.schema)
+        except SchemaChangeRefused as refusal:
+            raise older_program(self._maker.name, refusal) from None
 
     def _moment(self, heads: Sequence[TableHead | None]) -> _Moment:
         return _Moment(self._context, max((head.system_time for head in heads if head), default=None))
@@ -227,7 +250,7 @@ class Committer:
             folder=self._run.folder_of(output.name),
             first_offset=plan.next_offset,
             commit_time=moment,
-            block_rows=self._context.block_rows,
+            cut=self._context.cut,
         )
         try:
             return stage_change(output, target, make(plan.last_offset))
@@ -261,7 +284,7 @@ class Committer:
 
     def _define(self, draft: ChainDraft) -> None:
         """Add a SetTransform, if the chain does not have this definition yet."""
-        heads = self._context.control.index.heads()
+        heads = {**self._context.control.index.heads(), **begun_heads(self._run)}
         ids = {table: heads[table].dataset_id for table in self._maker.sources}
         standing = draft.state.transform if draft.state else None
         if standing is None or not is_same(standing, self._maker.definition, ids):
@@ -304,6 +327,11 @@ class _Moment:
         if self._told is None:
             self._told = commit_time(self._context.clock, self._previous)
         return self._told
+
+
+def older_program(step: str, refusal: SchemaChangeRefused) -> SchemaChangeRefused:
+    """The refusal of a schema as one that names the step, which stays where it is."""
+    return SchemaChangeRefused(f"step '{step}' was declared before a table of it grew: {refusal.message}", refusal.hint)
 
 
 def _refuse_older_read(plan: Planned, read: Mapping[str, ReadAt]) -> None:

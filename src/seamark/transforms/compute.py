@@ -1,4 +1,4 @@
-"""Calling a step's function: frames in, checked frames out, and whose fault it is when that fails."""
+"""Calling a step's function: frames in, checked frames out."""
 
 from __future__ import annotations
 
@@ -9,54 +9,30 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
-from pyspark.errors import AnalysisException, PySparkException, PythonException
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from seamark.errors import BadOutput, DuplicateKey, FrameMismatch, FunctionFailed, NullKey, SeamarkError, TableError
-from seamark.spark.frames import spark_frame
+from seamark.errors import BadOutput, DuplicateKey, FrameMismatch, NullKey, SeamarkError, TableError
+from seamark.spark.causes import SPARK_ERRORS, mark, raised_text
+from seamark.spark.frames import arrow_rows, spark_frame
 from seamark.tables.change import appended_rows
-from seamark.tables.computed import OUR_OWN, computed
+from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
-from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, check_frame, quoted
+from seamark.tables.convert import IN_UTC
+from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, check_returned_frame, quoted
 from seamark.tables.read import TableSource, all_of
 from seamark.tables.runs import Key
-from seamark.tables.slices import doubled_key, record_order, sort_records
+from seamark.tables.slices import doubled_among
+from seamark.transforms.blame import blamed
 from seamark.transforms.fetch import OFFSET
 from seamark.transforms.gather import Gathered
 from seamark.transforms.keys import comparable
+from seamark.transforms.returned import frames_returned, told_returned
 from seamark.transforms.scope import AllKeys, KeyRange, KeyValues, Scope, filter_rows, held_rows, outside
 from seamark.transforms.shape import Shape
 
-FOREIGN_KEY = "seamark: foreign key "
-# In an error of Spark's these words tell of files, executors or memory: trouble of ours, which no key is to blame for.
-_SURROUNDINGS = (
-    OUR_OWN,
-    "FAILED_READ_FILE",
-    "FileNotFoundException",
-    "SparkFileNotFoundException",
-    "No space left on device",
-    "ExecutorLostFailure",
-    "OutOfMemoryError",
-    "FetchFailed",
-    "Failed to connect",
-    "SparkContext was shut down",
-    "cancelled",
-)
-
-
-class KeyTrouble(Exception):
-    """The function failed on some key of a scope: which one is to be found."""
-
-    def __init__(self, cause: BaseException) -> None:
-        self.cause = cause
-        super().__init__(str(cause))
-
-    @property
-    def text(self) -> str:
-        """The error, in few words."""
-        return told(self.cause)
+FOREIGN_KEY = mark("foreign key")
 
 
 @dataclass
@@ -76,21 +52,6 @@ class Results:
         """Add the rows of one call."""
         for pieces, frame in zip(self.outputs, frames, strict=True):
             pieces.append(frame)
-
-
-def told(error: BaseException) -> str:
-    """What went wrong, in a line or two: the last words of a Python error inside Spark's, or the first of another."""
-    text = str(error).strip()
-    if not isinstance(error, PySparkException | Py4JError):
-        return f"{type(error).__name__}: {text}" if text else type(error).__name__
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    blamed = [line for line in lines if _names_an_error(line)]
-    return (blamed[-1] if blamed else lines[0] if lines else type(error).__name__)[:2000]
-
-
-def _names_an_error(line: str) -> bool:
-    name, colon, _ = line.partition(":")
-    return bool(colon) and name.replace(".", "").replace("_", "").isalnum() and name.endswith(("Error", "Exception"))
 
 
 def call(
@@ -129,40 +90,22 @@ def to_spark(source: TableSource, rows: CheckedFrame) -> DataFrame:
     return spark_frame(source.context.session(), plain, source.schema.spark())
 
 
-def blamed(error: BaseException) -> Exception:
-    """The error as trouble of some key, or itself if storage, Spark or the query as a whole is the cause."""
-    if isinstance(error, AnalysisException):
-        return error
-    if isinstance(error, PythonException):  # raised by Python code, whose words may be any: only ours are marked
-        return error if OUR_OWN in str(error) else KeyTrouble(error)
-    if isinstance(error, PySparkException | Py4JError) and any(word in str(error) for word in _SURROUNDINGS):
-        return error
-    if isinstance(error, MemoryError | SeamarkError):
-        return error
-    return KeyTrouble(error)
-
-
 def as_outputs(shape: Shape, answer: Any) -> list[Any]:
     """What the function returned as one frame an output."""
-    given = list(answer) if isinstance(answer, list | tuple) and not _is_rows(answer) else [answer]
-    if len(given) != len(shape.outputs) or any(frame is None for frame in given):
-        found = "nothing" if answer is None else f"{len(given)} frame{'s' * (len(given) != 1)}"
+    given = frames_returned(answer, len(shape.outputs))
+    if given is None:
         raise BadOutput(
             f"step '{shape.step}' has {len(shape.outputs)} output(s) ({', '.join(o.name for o in shape.outputs)}), and "
-            f"its function returned {found}. Nothing of this batch was written.",
+            f"its function returned {told_returned(answer)}. Nothing of this batch was written.",
             hint="return one frame an output, in the order of outputs=[…].",
         )
     return given
 
 
-def _is_rows(answer: Sequence[Any]) -> bool:
-    return bool(answer) and all(isinstance(row, dict) for row in answer)
-
-
 def check_output(shape: Shape, output: TableSource, frame: Any) -> CheckedFrame:
     """The frame with the output's columns, or `BadOutput`."""
     try:
-        return check_frame(output.name, output.schema, frame)
+        return check_returned_frame(output.name, output.schema, frame)
     except (FrameMismatch, NullKey, TableError) as error:
         raise bad_output(shape, output, error) from None
 
@@ -183,7 +126,7 @@ def _computed(
     arrow = pa.schema([pa.field(column.name, column.type) for column in output.schema.columns])
     try:
         rows = stack.enter_context(computed(context, frame, arrow))
-    except (PySparkException, Py4JError) as error:
+    except SPARK_ERRORS as error:
         raise blamed(error) from error
     if isinstance(rows, SparkFrame):
         return check_scope(shape, output, rows, scope)
@@ -203,7 +146,7 @@ def check_rows(shape: Shape, output: TableSource, rows: pa.Table, scope: Scope) 
     mine = filter_rows(scope, rows)
     if mine.num_rows < rows.num_rows and shape.shares_all_keys:
         raise _foreign(shape, output, rows, scope)
-    doubled = doubled_key(output.schema, sort_records(record_order(output.schema), appended_rows(mine)))
+    doubled = doubled_among(output.schema, appended_rows(mine))
     if doubled is not None:
         shown = ", ".join(f"{name}={value}" for name, value in doubled.items())
         raise bad_output(
@@ -256,7 +199,7 @@ def check_scope(shape: Shape, output: TableSource, rows: SparkFrame, scope: Scop
         return rows
     if not shape.shares_all_keys:
         return _with_whole_keys(output, rows, scope)
-    foreign = outside(scope, rows.frame, output).limit(1).toArrow()
+    foreign = arrow_rows(outside(scope, rows.frame, output).limit(1))
     if foreign.num_rows:
         key = {name: foreign.column(name)[0].as_py() for name in output.schema.key}
         raise _outside_error(shape, output, key, None)
@@ -271,7 +214,7 @@ def asserted_scope(shape: Shape, output: TableSource, rows: CheckedFrame, scope:
         return _with_whole_keys(output, rows, scope)
     if isinstance(scope, AllKeys):
         return rows
-    key = F.to_json(F.struct(*[F.col(quoted(name)) for name in output.schema.key]))
+    key = F.to_json(F.struct(*[F.col(quoted(name)) for name in output.schema.key]), IN_UTC)
     refused = F.raise_error(F.concat(F.lit(FOREIGN_KEY), key)).cast("boolean")
     return SparkFrame(rows.frame.where(F.when(scope.predicate(output), True).otherwise(refused)))
 
@@ -282,17 +225,7 @@ def _with_whole_keys(output: TableSource, rows: SparkFrame, scope: Scope) -> Spa
     return SparkFrame(scope.choice(output).of(rows.frame.where(whole)))
 
 
-def foreign_key_in(shape: Shape, text: str) -> BadOutput | None:
+def foreign_key_in(shape: Shape, error: BaseException) -> BadOutput | None:
     """The error, if Spark refused a row that does not belong to the scope."""
-    _, found, rest = text.partition(FOREIGN_KEY)
-    return _outside_error(shape, shape.outputs[0], json.JSONDecoder().raw_decode(rest)[0], None) if found else None
-
-
-def function_failed(step: str, key: str, trouble: KeyTrouble) -> FunctionFailed:
-    """The error that stops a run with `fail_fast`."""
-    error = FunctionFailed(
-        f"step '{step}' failed on key {key}: {trouble.text}. Nothing of this batch was written.",
-        hint="mend the function or the row, then run again; without fail_fast the other keys go on.",
-    )
-    error.__cause__ = trouble.cause
-    return error
+    found = raised_text(error, FOREIGN_KEY)
+    return None if found is None else _outside_error(shape, shape.outputs[0], json.loads(found), None)

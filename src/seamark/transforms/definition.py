@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-import ast
 import difflib
 import hashlib
-import inspect
 import json
+import logging
 import re
-import sys
-import sysconfig
-import textwrap
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from types import FunctionType, ModuleType
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from seamark.errors import InvalidStep
 from seamark.ledger import SetTransform, SqlQueryStep, TransformInput, TransformSql
+from seamark.texts import without_secrets
+from seamark.transforms.function_first_form import first_digest
+from seamark.transforms.function_form import form_of
+from seamark.transforms.function_lookup import plain_function
+from seamark.transforms.function_syntax import NoSource, Sources
+
+log = logging.getLogger("seamark.run")
 
 ENGINE = "seamark"
+# How digests of functions are made. A definition recorded in an older form is compared in that form, so that a finer
+# one does not look like a changed function; the next commit records it in this one.
+FORM = 2
 
 
 @dataclass(frozen=True)
 class Definition:
-    """A step as its outputs' chains hold it. Two are the same if `counts` is: a comment changes nothing."""
+    """A step as its outputs' chains hold it. Two may agree though their sources differ: a comment changes nothing."""
 
     step: str
     kind: str  # "python", "pandas" or "sql"
@@ -36,12 +40,30 @@ class Definition:
     outputs: tuple[str, ...]
     keys: tuple[str, ...]
     version: str | None = None
+    form: int = FORM  # how the digest was made
+    first_digest: str | None = field(default=None, compare=False)  # the digest in the first form, if that is known
+
+    def agrees_with(self, other: Definition) -> bool:
+        """Whether rows made by one definition are as good as those made by the other."""
+        form = min(self.form, other.form)
+        return self._counts(form) == other._counts(form)
+
+    def _counts(self, form: int) -> tuple[object, ...]:
+        """What decides that, with the digest in a given form; one that is not known equals none."""
+        by: tuple[object, ...] = ("version", self.version)
+        if self.version is None:
+            known = self.digest if self.form == form else self.first_digest if form == 1 else None
+            by = ("digest", known if known is not None else object())
+        return (self.step, self.kind == "pandas", by, self.inputs, self.outputs, self.keys)
 
     @property
-    def counts(self) -> tuple[object, ...]:
-        """What decides whether rows made by one definition are as good as those made by another."""
-        by = ("version", self.version) if self.version is not None else ("digest", self.digest)
-        return (self.step, self.kind == "pandas", by, self.inputs, self.outputs, self.keys)
+    def shown_source(self) -> str:
+        """The source as chains hold it and people see it. SQL is run again from there, so it stays as it is."""
+        return self.source if self.kind == "sql" else without_secrets(self.source)
+
+    def is_recorded_as(self, older: Definition) -> bool:
+        """Whether a chain that holds the older definition need not hold this one too."""
+        return self.agrees_with(older) and (self.version is not None or self.digest == older.digest)
 
     def adds_outputs_to(self, older: Definition) -> bool:
         """Whether there are outputs that an older definition did not have, and all that it had."""
@@ -54,12 +76,16 @@ class Definition:
             "kind": self.kind,
             "function": self.function,
             "digest": self.digest,
+            "form": self.form,
             "version": self.version,
             "inputs": [{"table": t, "required": r, "join_keys": dict(j)} for t, r, j in self.inputs],
             "outputs": list(self.outputs),
             "keys": list(self.keys),
         }
-        queries = (SqlQueryStep(self.step, json.dumps(facts, ensure_ascii=False)), SqlQueryStep(None, self.source))
+        queries = (
+            SqlQueryStep(self.step, json.dumps(facts, ensure_ascii=False)),
+            SqlQueryStep(None, self.shown_source),
+        )
         return SetTransform(
             tuple(TransformInput(dataset_ids[table], table) for table in tables), TransformSql(ENGINE, queries=queries)
         )
@@ -82,14 +108,15 @@ def from_chain(event: SetTransform) -> Definition | None:
         outputs=tuple(facts["outputs"]),
         keys=tuple(facts["keys"]),
         version=facts["version"],
+        form=facts.get("form", 1),
     )
 
 
 def is_same(event: SetTransform, definition: Definition, dataset_ids: Mapping[str, str]) -> bool:
-    """Whether a chain's definition is as good as this one, on the same inputs."""
+    """Whether a chain holds this definition, or one that is as good in every way, on the same inputs."""
     older = from_chain(event)
     found = {entry.alias: entry.dataset_ref for entry in event.inputs}
-    return older is not None and older.counts == definition.counts and found == dict(dataset_ids)
+    return older is not None and definition.is_recorded_as(older) and found == dict(dataset_ids)
 
 
 def difference(older: Definition, newer: Definition) -> str:
@@ -101,13 +128,13 @@ def difference(older: Definition, newer: Definition) -> str:
             lines.append(f"{name}: {_shown(one)} -> {_shown(other)}")
     if older.inputs != newer.inputs:
         lines.append(f"inputs: {_inputs_shown(older)} -> {_inputs_shown(newer)}")
-    if older.source != newer.source:
+    if older.shown_source != newer.shown_source:
         changed = difflib.unified_diff(
-            older.source.splitlines(), newer.source.splitlines(), "as it was", "as it is", lineterm=""
+            older.shown_source.splitlines(), newer.shown_source.splitlines(), "as it was", "as it is", lineterm=""
         )
         lines += list(changed)
     elif older.digest != newer.digest:
-        lines.append("a function that it calls has changed")
+        lines.append("a function, class or constant that it uses has changed")
     return "\n".join(lines)
 
 
@@ -138,112 +165,79 @@ def normal_sql(text: str) -> str:
     return _SQL.sub(lambda found: found.group("quoted") or " ", text).strip()
 
 
-# --- functions in normal form -----------------------------------------------------------------------------------------
+# --- functions --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FunctionText:
+    """A function for the chain: its source, its digest, and the digest that earlier versions would have recorded."""
+
+    source: str
+    digest: str
+    first_digest: str | None = None
+
+
+def require_source(step: str, function: Callable[..., Any], version: str | None) -> None:
+    """Refuse a function whose source is not available, unless a `version` says when it changes."""
+    if version is None:
+        _source(step, function)
+
+
+def function_text(step: str, function: Callable[..., Any], version: str | None) -> FunctionText:
+    """A function's source, and a digest of all that its result depends on: see `function_form`.
+
+    With a `version` that alone decides, and a function without source is no trouble. What cannot be followed is said
+    once.
+    """
+    try:
+        source = _source(step, function)
+    except InvalidStep:
+        if version is not None:
+            return FunctionText(f"# {_named(function)} (no source)", "")
+        raise
+    form = form_of(function)
+    if version is None:
+        _say_unfollowed(step, form.unfollowed)
+    return FunctionText(source, hashlib.sha256(form.text.encode()).hexdigest(), first_digest(function))
 
 
 def source_and_digest(step: str, function: Callable[..., Any], version: str | None) -> tuple[str, str]:
-    """A function's source, and a digest of its normal form and that of the project's functions that it calls.
+    """A function's source and its digest."""
+    text = function_text(step, function, version)
+    return text.source, text.digest
 
-    With a `version` that alone decides, and a function without source is no trouble.
-    """
-    plain = inspect.unwrap(function)
+
+def _source(step: str, function: Callable[..., Any]) -> str:
+    plain = plain_function(function)
     try:
-        source = textwrap.dedent(inspect.getsource(plain))
-        normal = "\n".join(_normal_forms(plain, set()))
-    except (OSError, TypeError, SyntaxError, ValueError) as error:
-        if version is not None:
-            return f"# {getattr(plain, '__qualname__', plain)!s} (no source)", ""
+        if plain is None:
+            raise NoSource("it is not a function of Python's")
+        return Sources().text(plain.__code__)
+    except NoSource as reason:
         raise InvalidStep(
-            f"step '{step}': the source of its function {getattr(plain, '__qualname__', plain)!s} cannot be had "
-            f"({error}), so that a change of it could not be noticed. It was not added.",
+            f"step '{step}': the source of its function {_named(function)} is not available ({reason}), so that a "
+            "change of it could not be noticed. It was not added.",
             hint='give version="1", and another one whenever the function changes.',
         ) from None
-    return source.rstrip() + "\n", hashlib.sha256(normal.encode()).hexdigest()
 
 
-def _normal_forms(function: FunctionType, seen: set[int]) -> Iterator[str]:
-    """The syntax trees of a function and of the project's that it calls: without comments, layout and docstrings."""
-    if id(function) in seen:
+def _named(function: Callable[..., Any]) -> str:
+    return str(getattr(plain_function(function) or function, "__qualname__", function))
+
+
+_said: set[tuple[str, str]] = set()
+
+
+def _say_unfollowed(step: str, unfollowed: Mapping[str, str]) -> None:
+    """Warn of what a change could go unnoticed in, once in a process."""
+    fresh = {name: what for name, what in unfollowed.items() if (step, name) not in _said}
+    if not fresh:
         return
-    seen.add(id(function))
-    tree = _tree(function)
-    yield _dumped(tree)
-    called = [helper for helper in _called(function, tree) if _is_the_projects(helper)]
-    for helper in sorted(called, key=lambda f: (f.__module__, f.__qualname__)):
-        yield from _normal_forms(helper, seen)
-
-
-def _dumped(node: object) -> str:
-    """A syntax tree as text, without its empty fields: versions of Python differ in which of these they have."""
-    if isinstance(node, ast.AST):
-        told = {name: value for name, value in ast.iter_fields(node) if name not in ("kind", "type_comment")}
-        fields = [f"{name}={_dumped(value)}" for name, value in told.items() if value is not None and value != []]
-        return f"{type(node).__name__}({', '.join(fields)})"
-    return f"[{', '.join(map(_dumped, node))}]" if isinstance(node, list) else repr(node)
-
-
-def _tree(function: FunctionType) -> ast.AST:
-    module = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    if function.__name__ == "<lambda>":
-        lambdas = [node for node in ast.walk(module) if isinstance(node, ast.Lambda)]
-        if len(lambdas) != 1:
-            raise ValueError("several lambdas stand on its lines")
-        return lambdas[0]
-    node = module.body[0]
-    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-        raise ValueError("its lines are not a function")
-    node.decorator_list = []  # the declaration: inputs, outputs and keys count by themselves
-    node.name = "_"
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and ast.get_docstring(inner):
-            inner.body = inner.body[1:] or [ast.Pass()]
-    return node
-
-
-def _called(function: FunctionType, tree: ast.AST) -> Iterator[FunctionType]:
-    known = {**function.__globals__, **closure_of(function)}
-    for node in ast.walk(tree):
-        found: object = None
-        if isinstance(node, ast.Name):
-            found = known.get(node.id)
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            owner = known.get(node.value.id)
-            found = getattr(owner, node.attr, None) if isinstance(owner, ModuleType) else None
-        plain = getattr(found, "func", found) if callable(getattr(found, "func", None)) else found  # a Spark UDF
-        if callable(plain):
-            plain = inspect.unwrap(plain)
-        if isinstance(plain, FunctionType):
-            yield plain
-
-
-def closure_of(function: FunctionType) -> dict[str, object]:
-    """What a function has closed over, by name."""
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    found = {}
-    for name, cell in cells:
-        try:
-            found[name] = cell.cell_contents
-        except ValueError:  # not yet assigned
-            continue
-    return found
-
-
-_FOLDERS = ("stdlib", "platstdlib", "purelib", "platlib")
-_INSTALLED = tuple(Path(path).resolve() for name in _FOLDERS if (path := sysconfig.get_path(name)))
-
-
-def _is_the_projects(function: FunctionType) -> bool:
-    """Whether a function is the project's own, not one of Python's or of an installed package."""
-    if function.__module__.partition(".")[0] in ("seamark", *sys.builtin_module_names):
-        return False
-    try:
-        path = Path(inspect.getfile(function)).resolve()
-    except TypeError:
-        return False
-    return not any(path.is_relative_to(folder) for folder in _INSTALLED)
-
-
-def is_project_module(module: ModuleType) -> bool:
-    """Whether a module is a file of the project: executors may not find it by name."""
-    path = getattr(module, "__file__", None)
-    return path is not None and not any(Path(path).resolve().is_relative_to(folder) for folder in _INSTALLED)
+    _said.update((step, name) for name in fresh)
+    listed = ", ".join(f"{name} ({what})" for name, what in fresh.items())
+    log.warning(
+        "step '%s' uses what cannot be followed, so that a change there is not noticed as a changed definition: %s. "
+        'Give version="1", and another one whenever one of these changes.',
+        step,
+        listed,
+    )

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from seamark.control.live import KILLED
+
 FAILED = "failed"  # the outcome of a run that failed as a whole
+STOPPED = "stopped"  # the outcome of a run that somebody stopped before it was done
 QUIET_SECONDS = 3600.0  # an offset older than this is worth a word, even if nothing is pending
+PARTIAL_MODES = frozenset({"changelist", "keys", "filter", "limit", "retry", "give up"})
+"""The modes of runs that take some keys and leave records behind."""
 
 
 class Cause(Enum):
     """What a step's state most likely comes from; `sentence` says it to people."""
 
     SETTLED = "settled"
+    RUNNING = "running"
     NO_NEW_DATA = "no new data"
+    EMPTY = "empty"
+    CHANGED = "changed"
     NOT_RUN = "not run"
+    ONLY_PARTS = "only parts were run"
+    STOPPED = "stopped"
     FAILING = "failing"
     TOO_SLOW = "too slow"
 
@@ -26,17 +37,25 @@ class Cause(Enum):
     @property
     def needs_attention(self) -> bool:
         """Whether somebody should do something."""
-        return self not in (Cause.SETTLED, Cause.NO_NEW_DATA)
+        return self not in (Cause.SETTLED, Cause.RUNNING, Cause.NO_NEW_DATA)
 
 
 _SENTENCES = {
     Cause.SETTLED: "Everything that has come in is processed.",
+    Cause.RUNNING: "A run is at work.",
     Cause.NO_NEW_DATA: "Everything is processed, and nothing new has come in for a while: "
     "if that is not expected, look at what writes the inputs.",
+    Cause.EMPTY: "The inputs have no records yet: load them first.",
+    Cause.CHANGED: "The step's definition is not the one that its rows were made by: "
+    "a run shows the difference and asks what becomes of these rows.",
     Cause.NOT_RUN: "Records are pending, and no run has begun since the oldest of them came in: "
     "run the step, or look whether the scheduler lives.",
+    Cause.ONLY_PARTS: "Records are pending, and only parts were run since the oldest of them came in: "
+    "run the step in full.",
+    Cause.STOPPED: "Records are pending, and the last run was stopped or killed before it was done: "
+    "run the step again.",
     Cause.FAILING: "The last run failed, or keys could not be computed: "
-    "look at the error, mend the function or the data, then run or retry the step.",
+    "look at the error, fix the function or the data, then run or retry the step.",
     Cause.TOO_SLOW: "Runs end well, but leave records behind that were there before they began: "
     "run the step more often, without limits, or give it more cores.",
 }
@@ -47,7 +66,8 @@ class StepFacts:
     """What is known of a step on all its inputs together. Times are seconds since 1970.
 
     Of several inputs, pending records are their sum, lag and age the greatest, and the oldest pending record the oldest
-    of all. `last_run_started` and `last_run_outcome` are those of the newest run that did something.
+    of all. `last_run_started` and `last_run_outcome` are those of the newest run that did something, `modes_since` the
+    modes of all that have begun since the oldest pending record was committed.
     """
 
     pending_records: int
@@ -57,16 +77,30 @@ class StepFacts:
     last_run_outcome: str | None
     failed_keys: int
     oldest_pending_at: float | None
+    modes_since: tuple[str, ...] = ()
+    inputs_are_empty: bool = False
+    definition_changed: bool = False
+    is_running: bool = False
 
 
 def likely_cause(facts: StepFacts) -> Cause:
     """The cause that explains the facts best; the first that fits, in the order of the code."""
+    if facts.is_running:
+        return Cause.RUNNING
+    if facts.definition_changed:  # until somebody decides, no run does anything
+        return Cause.CHANGED
     if facts.last_run_outcome == FAILED:
         return Cause.FAILING
-    # Failed keys never hold an offset back. So when records wait and nobody has run since, that comes first: a run
-    # would take both.
+    if facts.inputs_are_empty:
+        return Cause.EMPTY
+    # Failed keys never hold an offset back. So when records wait and nobody has run since, or only in part, that comes
+    # first: a full run would take both.
     if facts.pending_records and not _has_run_since(facts):
         return Cause.NOT_RUN
+    if facts.pending_records and facts.modes_since and PARTIAL_MODES.issuperset(facts.modes_since):
+        return Cause.ONLY_PARTS
+    if facts.pending_records and facts.last_run_outcome in (STOPPED, KILLED):
+        return Cause.STOPPED
     if facts.failed_keys:
         return Cause.FAILING
     if facts.pending_records:
@@ -81,3 +115,43 @@ def _has_run_since(facts: StepFacts) -> bool:
     if facts.last_run_started is None or facts.oldest_pending_at is None:
         return False
     return facts.last_run_started > facts.oldest_pending_at
+
+
+def advice(cause: Cause, step: str, facts: StepFacts, empty: Sequence[str] = (), loads: str = "") -> str:
+    """What to do about a step, with the command that does it.
+
+    `empty` names the inputs without records, and `loads` says how they are filled.
+    """
+    match cause:
+        case Cause.EMPTY:
+            has = "has" if len(empty) == 1 else "have"
+            return f"{', '.join(empty)} {has} no records yet: {loads}."
+        case Cause.CHANGED:
+            return (
+                "Its definition is not the one that its rows were made by: "
+                f"`seamark run {step}` shows the difference and what to choose from."
+            )
+        case Cause.NOT_RUN:
+            return (
+                "Records are pending, and no run has begun since the oldest of them came in: "
+                f"`seamark run {step}`, or look whether the scheduler lives."
+            )
+        case Cause.ONLY_PARTS:
+            return (
+                f"Only parts were run ({', '.join(facts.modes_since)}) since the oldest pending record came in: "
+                f"`seamark run {step}` takes all."
+            )
+        case Cause.STOPPED:
+            how = "was killed" if facts.last_run_outcome == KILLED else "was stopped"
+            return f"The last run {how} before it was done: `seamark run {step}` continues with what is left."
+        case Cause.FAILING if facts.last_run_outcome == FAILED:
+            return (
+                f"The last run failed: `seamark log {step} --errors` shows the error. "
+                f"Fix the function or the data, then `seamark run {step}`."
+            )
+        case Cause.FAILING:
+            return (
+                f"Keys could not be computed: `seamark failures {step}` lists them. "
+                f"Fix the function or the data, then `seamark retry {step}`."
+            )
+    return cause.sentence

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from seamark.control import FailedKey
 from seamark.tables.context import TableContext
+from seamark.texts import storable
 from seamark.transforms.keys import KeyTypes, columns_of, key_texts, keys_of
 from seamark.transforms.scope import AllKeys, KeyFrame, Scope, key_frame_holds
 from seamark.transforms.shape import Shape
@@ -36,14 +37,14 @@ def failed_again(
 def failed_once_more(
     step: str, text: str, error: str, known: FailedKey | None, now: float, read_at: str | None
 ) -> FailedKey:
-    """A key that failed as it is recorded; it waits the longer, the oftener it has failed."""
+    """A key that failed as it is recorded; the more often it has failed, the longer it waits."""
     attempts = known.attempts + 1 if known else 1
     pause = pause_after(attempts)
     return FailedKey(
         step=step,
         key=text,
         process_ts=now,
-        error=error,
+        error=storable(error),
         attempts=attempts,
         retry_after=now + pause if pause else None,
         read_at=read_at,

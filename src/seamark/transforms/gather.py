@@ -8,16 +8,15 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 
 from seamark.ledger import Op
-from seamark.spark.frames import spark_frame
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
 from seamark.tables.read import TableSource, all_of, read_images
 from seamark.tables.schema import Column as TableColumn
 from seamark.tables.schema import TableSchema
 from seamark.transforms.fetch import OFFSET, read_for
 from seamark.transforms.keys import comparable, distinct
+from seamark.transforms.required import as_spark, only_met, with_partner
 from seamark.transforms.scope import AllKeys, KeyValues, Scope, filter_rows
 from seamark.transforms.select import fitting, with_keys
 from seamark.transforms.shape import Input, Shape
@@ -31,6 +30,7 @@ class Gathered:
     scope: Scope
     frames: tuple[CheckedFrame, ...]
     read: Mapping[str, int | None]  # the record up to which each input was read
+    is_met: bool = True  # False if a required input has no row at all, so that no key is computed
 
     @property
     def are_local(self) -> bool:
@@ -40,17 +40,20 @@ class Gathered:
     @property
     def holds_no_key(self) -> bool:
         """Whether it is known that no row speaks for any key of the scope, so that there is nothing to compute."""
-        pairs = list(zip(self.shape.inputs, self.frames, strict=True))
-        if not self.shape.keys:  # the one global result is computed from nothing, too, unless an input is required
-            return any(i.required and isinstance(f, LocalFrame) and f.rows.num_rows == 0 for i, f in pairs)
+        if not self.is_met or not self.shape.keys:  # the one global result is computed from nothing, too
+            return not self.is_met
+        pairs = zip(self.shape.inputs, self.frames, strict=True)
         own = [frame for source, frame in pairs if has_scope(self.shape, self.scope, source)]
         return bool(own) and all(isinstance(f, LocalFrame) and f.rows.num_rows == 0 for f in own)
 
     def narrowed(self, scope: Scope) -> Gathered:
-        """The rows for a part of the scope; references stay as they are, which gives no key another row."""
+        """The rows for a part of the scope: of a reference those that the part's own rows name.
+
+        A reference left as it was would bring the bad row of one key into the calls for all others.
+        """
         if self.shape.looked_up:  # the rows do not tell their keys: they are looked up again
             return gather(self.shape, scope, self.read, {})
-        frames = []
+        frames: list[CheckedFrame] = []
         for source, frame in zip(self.shape.inputs, self.frames, strict=True):
             if not has_scope(self.shape, scope, source) or source.is_reference:
                 frames.append(frame)
@@ -58,7 +61,14 @@ class Gathered:
                 frames.append(LocalFrame(filter_rows(scope, frame.rows)))
             else:
                 frames.append(SparkFrame(scope.choice(source.source).of(frame.frame)))
-        return replace(self, scope=scope, frames=tuple(frames))
+        primary = self.shape.inputs.index(self.shape.primary)
+        if has_scope(self.shape, scope, self.shape.primary):
+            for place, source in enumerate(self.shape.inputs):
+                if source.is_reference:
+                    frames[place] = _named_rows(frames[place], source, frames[primary], self.shape.primary)
+        left = dict(enumerate(frames))
+        is_met = self.is_met and only_met(self.shape, left, _needed(self.shape))
+        return replace(self, scope=scope, frames=tuple(left.values()), is_met=is_met)
 
 
 @dataclass(frozen=True)
@@ -81,17 +91,22 @@ def gather(shape: Shape, scope: Scope, read: Mapping[str, int | None], known: Ma
     for place, source in enumerate(shape.inputs):
         if not source.is_reference:
             frames[place] = _plain_rows(shape, scope, source, read, known.get(source.table))
+    # What no key is left of need not be looked up in references.
+    is_met = only_met(shape, frames, [source for source in shape.plain if source.required])
     primary = shape.inputs.index(shape.primary)
     for place, source in enumerate(shape.inputs):
         if source.is_reference:
             frames[place] = _reference_rows(shape, scope, source, frames[primary], read, known.get(source.table))
             if source.required:
-                pairs = source.join_keys
-                frames[primary] = _with_partner(frames[primary], frames[place], pairs, source.source)
-    for place, source in enumerate(shape.inputs):
-        if source.required and not source.is_reference and scope.columns:
-            _require(shape, scope, frames, place)
-    return Gathered(shape, scope, tuple(frames[place] for place in range(len(shape.inputs))), read)
+                frames[primary] = with_partner(source.source, frames[primary], frames[place], source.join_keys)
+    is_met = is_met and only_met(shape, frames, [source for source in _needed(shape) if not source.required])
+    return Gathered(shape, scope, tuple(frames[place] for place in range(len(shape.inputs))), read, is_met)
+
+
+def _needed(shape: Shape) -> list[Input]:
+    """The plain inputs that a key must have a row in; a required reference speaks for the primary's rows."""
+    by_reference = any(source.required for source in shape.references)
+    return [source for source in shape.plain if source.required or (by_reference and source is shape.primary)]
 
 
 def _plain_rows(
@@ -136,7 +151,9 @@ def _rows_with_keys(shape: Shape, scope: Scope, read: Mapping[str, int | None]) 
     keys = TableSchema(tuple(TableColumn(name, shape.key_types[name], True) for name in shape.keys), shape.keys)
     rows = with_keys(shape, read_images(source, upto=read[shape.primary.table]), read)
     chosen = scope.choice(replace(source, schema=keys)).of(rows)
-    return SparkFrame(chosen.select(OFFSET, *[quoted(name) for name in source.schema.names]))
+    mine = chosen.select(OFFSET, *[quoted(name) for name in source.schema.names])
+    # a row that belongs to several of the keys is given once
+    return SparkFrame(mine.dropDuplicates([OFFSET]) if shape.fans_out else mine)
 
 
 # --- references -------------------------------------------------------------------------------------------------------
@@ -171,11 +188,22 @@ def _home_rows(shape: Shape, scope: Scope, reference: Input, primary: CheckedFra
     images = read_images(reference.source, upto=upto).drop("event_time")
     if isinstance(scope, AllKeys):
         return SparkFrame(images)
-    rows = primary.frame if isinstance(primary, SparkFrame) else _as_spark(shape.primary.source, primary)
+    rows = primary.frame if isinstance(primary, SparkFrame) else as_spark(shape.primary.source, primary)
     named = images.join(rows, _same(images, rows, reference.join_keys), "left_semi")
     if not set(scope.columns) <= set(reference.columns):
         return SparkFrame(named)
     return SparkFrame(named.unionByName(scope.choice(reference.source).of(images)).dropDuplicates([OFFSET]))
+
+
+def _named_rows(rows: CheckedFrame, reference: Input, by: CheckedFrame, primary: Input) -> CheckedFrame:
+    """Those of a reference's rows that some rows of the primary name."""
+    if isinstance(rows, LocalFrame) and isinstance(by, LocalFrame):
+        values = named_values(by.rows, reference.join_keys, reference.source)
+        named = set(comparable(values))
+        kept = [key in named for key in comparable(rows.rows.select(values.column_names))]
+        return LocalFrame(rows.rows.filter(pa.array(kept, pa.bool_())))
+    mine, theirs = as_spark(primary.source, by), as_spark(reference.source, rows)
+    return SparkFrame(theirs.join(mine, _same(theirs, mine, reference.join_keys), "left_semi"))
 
 
 def named_values(rows: pa.Table, pairs: Sequence[tuple[str, str]], source: TableSource) -> pa.Table:
@@ -189,45 +217,3 @@ def named_values(rows: pa.Table, pairs: Sequence[tuple[str, str]], source: Table
 def _same(one: DataFrame, other: DataFrame, pairs: Sequence[tuple[str, str]]) -> Column:
     each = [one[quoted(theirs)] == other[quoted(mine)] for mine, theirs in pairs]
     return all_of(each)
-
-
-# --- inputs without which a key is not computed -----------------------------------------------------------------------
-
-
-def _with_partner(
-    rows: CheckedFrame, partners: CheckedFrame, pairs: Sequence[tuple[str, str]], reference: TableSource
-) -> CheckedFrame:
-    """Rows of the primary that a reference has a row for."""
-    if isinstance(rows, LocalFrame) and isinstance(partners, LocalFrame):
-        there = set(comparable(partners.rows.select([theirs for _, theirs in pairs])))
-        mine = comparable(rows.rows.select([name for name, _ in pairs]))
-        return LocalFrame(rows.rows.filter(pa.array([key in there for key in mine], pa.bool_())))
-    frame = rows.frame if isinstance(rows, SparkFrame) else spark_frame(reference.context.session(), rows.rows)
-    other = partners.frame if isinstance(partners, SparkFrame) else _as_spark(reference, partners)
-    same = [frame[quoted(mine)] == other[quoted(theirs)] for mine, theirs in pairs]
-    return SparkFrame(frame.join(other, all_of(same), "left_semi"))
-
-
-def _require(shape: Shape, scope: Scope, frames: dict[int, CheckedFrame], place: int) -> None:
-    """Leave out of the other inputs the keys that one input has no row for."""
-    required = shape.inputs[place]
-    if not has_scope(shape, scope, required):
-        return
-    columns = list(scope.columns)
-    for other, source in enumerate(shape.inputs):
-        if other == place or not has_scope(shape, scope, source):
-            continue
-        rows, needed = frames[other], frames[place]
-        if isinstance(rows, LocalFrame) and isinstance(needed, LocalFrame):
-            there = set(comparable(needed.rows.select(columns)))
-            kept = [key in there for key in comparable(rows.rows.select(columns))]
-            frames[other] = LocalFrame(rows.rows.filter(pa.array(kept, pa.bool_())))
-        else:
-            one, two = _as_spark(source.source, rows), _as_spark(required.source, needed)
-            keys = two.select(*[F.col(quoted(name)).alias(f"its {name}") for name in columns])
-            same = [one[quoted(name)].eqNullSafe(keys[quoted(f"its {name}")]) for name in columns]
-            frames[other] = SparkFrame(one.join(keys, all_of(same), "left_semi"))
-
-
-def _as_spark(source: TableSource, rows: CheckedFrame) -> DataFrame:
-    return rows.frame if isinstance(rows, SparkFrame) else spark_frame(source.context.session(), rows.rows)

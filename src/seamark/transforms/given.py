@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from seamark.errors import FrameMismatch
+from seamark.spark.frames import arrow_rows
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, check_frame, quoted
 from seamark.tables.read import KeyChoice, TableSource, choose_values, read_images
 from seamark.tables.schema import Column, TableSchema
@@ -31,7 +32,7 @@ def key_rows(shape: Shape, keys: Any) -> pa.Table:
     checked = check_frame(f"keys of {shape.step}", schema, keys, only_key=True)
     if isinstance(checked, SparkFrame):
         arrow = pa.schema([pa.field(name, shape.key_types[name]) for name in columns])
-        return checked.frame.toArrow().cast(arrow)
+        return arrow_rows(checked.frame).cast(arrow)
     return checked.rows
 
 
@@ -87,7 +88,7 @@ def _texts(scope: Scope) -> tuple[str, ...]:
     if isinstance(scope, KeyValues):
         return tuple(key_texts(scope.values))
     if isinstance(scope, KeyFrame):
-        return tuple(key_texts(scope.frame.toArrow().select(list(scope.columns))))
+        return tuple(key_texts(arrow_rows(scope.frame).select(list(scope.columns))))
     return ("{}",)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from seamark.control import BlockEntry
-from seamark.errors import UnknownTable
+from seamark.errors import LedgerError, UnknownTable
 from seamark.ledger import ExecuteTransform, SetDataSchema, SetTransform
 from seamark.tables.context import TableContext
 from seamark.tables.read import TableSource
@@ -21,12 +21,13 @@ _EVENT = ExecuteTransform.__name__
 
 @dataclass(frozen=True)
 class PastCommit:
-    """One commit of a derived table: its blocks, oldest first, and how it came about."""
+    """One commit of a derived table: its blocks, oldest first, and how it came about, or why that is not known."""
 
     blocks: tuple[BlockEntry, ...]
     checkpoint: Checkpoint | None
     definition: Definition | None
     last_before: int | None
+    trouble: str | None = None
 
 
 def past_commits(context: TableContext, table: str) -> Iterator[PastCommit]:
@@ -38,12 +39,12 @@ def past_commits(context: TableContext, table: str) -> Iterator[PastCommit]:
     definitions = list(reversed(context.control.index.blocks(table, kinds=[SetTransform.__name__])))
     last: int | None = None
     for blocks in commits.values():
-        yield PastCommit(
-            blocks=tuple(blocks),
-            checkpoint=checkpoint_of(context, table, blocks[0]),
-            definition=_in_force(context, table, definitions, blocks[0].sequence),
-            last_before=last,
-        )
+        try:
+            checkpoint = checkpoint_of(context, table, blocks[0])
+            definition = _in_force(context, table, definitions, blocks[0].sequence)
+            yield PastCommit(tuple(blocks), checkpoint, definition, last)
+        except (LedgerError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+            yield PastCommit(tuple(blocks), None, None, last, f"{type(error).__name__}: {error}")
         last = max((b.last_offset for b in blocks if b.last_offset is not None), default=last)
 
 
@@ -66,21 +67,36 @@ def checkpoint_of(context: TableContext, table: str, entry: BlockEntry) -> Check
     return decode(context.files(table).checkpoints.read(entry.checkpoint_hash))
 
 
-def stored_source(context: TableContext, table: str) -> TableSource:
-    """A table as its chain describes it."""
-    head = context.control.index.head(table)
-    event = context.files(table).block(head.schema_block).event if head and head.schema_block else None
+def stored_source(context: TableContext, table: str, sequence: int | None = None) -> TableSource:
+    """A table as its chain describes it, or described it at one of its blocks: it may have grown by columns since."""
+    newest = context.control.index.blocks(table, newest=1, kinds=[SetDataSchema.__name__], upto=sequence)
+    event = context.files(table).block(newest[0].hash).event if newest else None
     if not isinstance(event, SetDataSchema) or event.schema is None:
         raise UnknownTable(table, sorted(context.control.index.heads()))
     return TableSource(context, table, TableSchema.from_ledger(event.schema))
 
 
-def shape_then(context: TableContext, definition: Definition) -> Shape:
-    """The shape that a step had by one of its definitions."""
-    inputs = [Input(stored_source(context, table), required, join) for table, required, join in definition.inputs]
+def shape_then(context: TableContext, definition: Definition, at: Mapping[str, int] | None = None) -> Shape:
+    """The shape that a step had by one of its definitions, with each table as it was at a block, if one is given."""
+    at = at or {}
+
+    def source(table: str) -> TableSource:
+        return stored_source(context, table, at.get(table))
+
+    inputs = [Input(source(table), required, join) for table, required, join in definition.inputs]
     tracked = keys_table_name(definition.step)
-    outputs = [stored_source(context, name) for name in definition.outputs if name != tracked]
+    outputs = [source(name) for name in definition.outputs if name != tracked]
     return Shape(definition.step, tuple(inputs), tuple(outputs), definition.keys)
+
+
+def blocks_then(context: TableContext, definition: Definition, commit: PastCommit) -> dict[str, int]:
+    """Where the tables of a step stood when it made a commit: inputs where they were read, outputs where it wrote."""
+    read = commit.checkpoint.read if commit.checkpoint else {}
+    at = {table: position.sequence for table, position in read.items()}
+    for output in definition.outputs:  # one commit has one time, in all tables that it writes
+        for newest in context.control.index.blocks(output, newest=1, upto_time=commit.blocks[0].system_time):
+            at[output] = newest.sequence
+    return at
 
 
 def read_then(checkpoint: Checkpoint) -> dict[str, int | None]:

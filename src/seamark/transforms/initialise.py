@@ -14,6 +14,7 @@ from seamark.tables.frames import quoted
 from seamark.tables.read import all_of, read_images, read_rows, read_slices
 from seamark.transforms.batches import Pending
 from seamark.transforms.commit import Covered, position_at
+from seamark.transforms.own_rows import adopt_rows
 from seamark.transforms.select import LAST, ChangedBlocks
 from seamark.transforms.shape import Input, Shape
 from seamark.transforms.situation import Known, Situation, look
@@ -29,6 +30,7 @@ def initialise_offsets(context: TableContext, spec: StepSpec, tables: Sequence[s
                 f"step '{spec.name}' does not read table '{table}'. No offset was set.",
                 hint=did_you_mean(table, list(spec.shape.sources), f"Inputs of '{spec.name}'"),
             )
+    adopt_rows(context, spec)
     situation = look(context, spec, Known.of(context))
     if not any(output.name in situation.heads for output in spec.written):
         return {}  # it never ran
@@ -47,7 +49,7 @@ def initialise_offsets(context: TableContext, spec: StepSpec, tables: Sequence[s
             found = _processed_up_to(context, situation, entry, standing)
             if found is not None:
                 positions.append(position_at(context, spec.name, found, situation.generation(entry.table)))
-    _move(context, spec.name, positions)
+    _move(context, spec, positions)
     return {p.input_table: p.update_ts for p in positions if p.update_ts is not None}
 
 
@@ -101,9 +103,10 @@ def records_of(reference: Input, changes: ChangedBlocks) -> DataFrame:
     return records.select(*[F.col(quoted(name)).alias(f"its {name}") for name in theirs], F.col(LAST))
 
 
-def _move(context: TableContext, step: str, positions: Sequence[Position]) -> None:
+def _move(context: TableContext, spec: StepSpec, positions: Sequence[Position]) -> None:
     if not positions:
         return
     now = context.clock.now().timestamp()
-    run = RunRecord(run_id=f"initialise:{step}:{now}", step=step, mode="initialise", started=now, ended=now)
-    context.control.commit(CommitRequest(run=run, appends=(), positions=tuple(positions)))
+    run = RunRecord(run_id=f"initialise:{spec.name}:{now}", step=spec.name, mode="initialise", started=now, ended=now)
+    moved = CommitRequest(run=run, appends=(), positions=tuple(positions), outputs=spec.outputs_key)
+    context.control.commit(moved)

@@ -10,12 +10,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from seamark.spark.frames import arrow_rows
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
 from seamark.tables.read import all_of, read_images
+from seamark.transforms.blame import KeyTrouble, function_failed
 from seamark.transforms.candidates import all_keys
-from seamark.transforms.compute import KeyTrouble, Results, function_failed
+from seamark.transforms.compute import Results
 from seamark.transforms.fetch import OFFSET
 from seamark.transforms.gather import Gathered, has_scope
 from seamark.transforms.keys import comparable, distinct, key_texts
@@ -115,11 +117,11 @@ def _looked_up_keys(gathered: Gathered) -> pa.Table:
         same = [keys[quoted(name)].eqNullSafe(scope.frame[quoted(name)]) for name in scope.columns]
         keys = keys.join(scope.frame, all_of(same), "left_semi")
     types = pa.schema([pa.field(name, shape.key_types[name]) for name in shape.keys])
-    return keys.toArrow().select(list(shape.keys)).cast(types)
+    return arrow_rows(keys).select(list(shape.keys)).cast(types)
 
 
 def _distinct_in_spark(frame: DataFrame, columns: list[str]) -> pa.Table:
-    return frame.select(*[F.col(quoted(name)) for name in columns]).distinct().toArrow()
+    return arrow_rows(frame.select(*[F.col(quoted(name)) for name in columns]).distinct())
 
 
 def _sorted(keys: pa.Table) -> pa.Table:

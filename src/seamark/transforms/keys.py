@@ -5,27 +5,28 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from seamark.spark.frames import in_utc
 from seamark.tables.runs import Key, ordered
 
 KeyTypes = Mapping[str, pa.DataType]
 
 
 def key_text(columns: Sequence[str], values: Sequence[Any]) -> str:
-    """A key as JSON text, the same for equal keys."""
+    """A key as JSON text, the same for equal keys: moments are written in UTC."""
     named = {name: plain(value) for name, value in zip(columns, values, strict=True)}
     return json.dumps(named, ensure_ascii=False, separators=(",", ":"))
 
 
 def key_texts(keys: pa.Table) -> list[str]:
     """The keys of a table as JSON texts."""
-    columns = [column.to_pylist() for column in keys.columns]
+    columns = [column.to_pylist() for column in in_utc(keys).columns]
     if not columns:
         return ["{}"] * keys.num_rows
     return [key_text(keys.column_names, values) for values in zip(*columns, strict=True)]
@@ -45,7 +46,9 @@ def columns_of(text: str) -> tuple[str, ...]:
 
 def plain(value: Any) -> Any:
     """A value as JSON can hold it."""
-    if isinstance(value, datetime | date):
+    if isinstance(value, datetime):
+        return (value.astimezone(UTC) if value.tzinfo else value).isoformat()
+    if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, Decimal):
         return str(value)
@@ -80,7 +83,7 @@ def value_from_json(value: Any, kind: pa.DataType) -> Any:
 
 def comparable(keys: pa.Table) -> list[Key]:
     """The keys of a table in a form that compares as Spark compares; NULL comes first, as in Spark's order."""
-    columns = [[sortable(value) for value in column.to_pylist()] for column in keys.columns]
+    columns = [[sortable(value) for value in column.to_pylist()] for column in in_utc(keys).columns]
     return list(zip(*columns, strict=True)) if columns else [()] * keys.num_rows
 
 

@@ -8,33 +8,25 @@ from functools import reduce
 from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
 from pyspark import cloudpickle
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from seamark.errors import BadOutput
+from seamark.spark.causes import OWN_TROUBLE
+from seamark.spark.frames import arrow_rows, spark_frame
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
 from seamark.tables.read import TableSource, all_of
 from seamark.tables.types import spark_type
-from seamark.transforms.compute import (
-    KeyTrouble,
-    Results,
-    blamed,
-    check_rows,
-    check_scope,
-    function_failed,
-    refuse_unknown_keys,
-    to_spark,
-)
+from seamark.transforms.blame import KeyTrouble, function_failed
+from seamark.transforms.compute import Results, check_rows, check_scope, refuse_unknown_keys
 from seamark.transforms.fetch import OFFSET
 from seamark.transforms.gather import Gathered, has_scope
 from seamark.transforms.keys import key_texts
-from seamark.transforms.pandas_worker import ERROR, FATAL, NUMBER, TAG, WholeInput, Worker
+from seamark.transforms.pandas_worker import ERROR, FATAL, NUMBER, RECORD, TAG, WholeInput, Worker
 from seamark.transforms.scope import KeyRange, Scope
 from seamark.transforms.shape import Shape
 
@@ -47,21 +39,20 @@ def compute_pandas(
     if gathered.holds_no_key:
         return results
     columns = tuple(gathered.scope.columns or shape.group)
+    keyed = _keyed_frames(gathered, columns)
     answer = _answer_schema(shape, columns)
     worker = Worker(
         function=cloudpickle.dumps(function),  # type: ignore[no-untyped-call]
         columns=columns,
         inputs=tuple(source.source.schema.arrow for source in shape.inputs),
-        whole=_whole_inputs(gathered, columns, context, stack),
+        whole=_whole_inputs(gathered, keyed, context, stack),
         outputs=tuple((output.name, output.schema) for output in shape.outputs),
         answer=answer,
+        own_trouble=OWN_TROUBLE,
     )
-    frame = _tagged(gathered, columns, context).mapInArrow(worker, _spark_schema(answer))
-    try:
-        found = stack.enter_context(computed(context, SparkFrame(frame), answer))
-    except (PySparkException, Py4JError) as error:
-        trouble = blamed(error)
-        raise (trouble.cause if isinstance(trouble, KeyTrouble) else trouble) from error
+    frame = _tagged(gathered, columns, keyed, context).mapInArrow(worker, _spark_schema(answer))
+    # The worker catches what the function raises. What still fails is not the function's: no key is to blame for it.
+    found = stack.enter_context(computed(context, SparkFrame(frame), answer))
     _collect_failures(shape, found, columns, results, fail_fast=fail_fast)
     for number, output in enumerate(shape.outputs):
         rows = _output_rows(shape, output, number, found, gathered.scope)
@@ -90,39 +81,53 @@ def _spark_schema(schema: pa.Schema) -> StructType:
 # --- rows in ----------------------------------------------------------------------------------------------------------
 
 
-def _tagged(gathered: Gathered, columns: Sequence[str], context: TableContext) -> DataFrame:
+def _tagged(
+    gathered: Gathered, columns: Sequence[str], keyed: Sequence[DataFrame | None], context: TableContext
+) -> DataFrame:
     """One frame with the rows of all inputs that belong to keys, each key's rows together, in order of the keys."""
     shape = gathered.shape
     if not columns:  # one global key: a single call, with every input whole
         return context.session().range(0, 1, 1, 1).select(F.lit(-1).alias(TAG))
     pieces = []
-    for number, frame in enumerate(_keyed_frames(gathered, columns)):
+    for number, frame in enumerate(keyed):
         if frame is None:
             continue
         names = shape.inputs[number].source.schema.names
         row = F.struct(*[F.col(quoted(f"in {name}")).alias(name) for name in names]).alias(f"in {number}")
         keys = [F.col(quoted(f"key {name}")).alias(name) for name in columns]
-        pieces.append(frame.select(*keys, F.lit(number).alias(TAG), row))
+        pieces.append(frame.select(*keys, F.lit(number).alias(TAG), F.col(quoted(RECORD)), row))
     union = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), pieces)
     by = [quoted(name) for name in columns]
     return union.repartition(*by).sortWithinPartitions(*by, quoted(TAG))
 
 
 def _keyed_frames(gathered: Gathered, columns: Sequence[str]) -> list[DataFrame | None]:
-    """For each input its rows with their keys, under names that cannot meet; None for one that is given whole."""
+    """For each input its rows with their keys, under names that cannot meet; None for one that is given whole.
+
+    Each row comes with the record that made it: by that a call knows a row which several of its keys name.
+    """
     shape, scope = gathered.shape, KeyRange(tuple(columns), None, None)
     frames: list[DataFrame | None] = []
     for source, rows in zip(shape.inputs, gathered.frames, strict=True):
-        own = to_spark(source.source, rows)
         values = [F.col(quoted(name)).alias(f"in {name}") for name in source.source.schema.names]
+        values.append(F.col(OFFSET).alias(RECORD))
         if has_scope(shape, scope, source):
             keys = [F.col(quoted(name)).alias(f"key {name}") for name in columns]
-            frames.append(own.select(*keys, *values))
-        elif source.is_reference and set(columns) <= set(shape.primary.columns):
-            frames.append(_named_by(gathered, columns, source.join_keys, own.select(*values)))
+            frames.append(_in_spark(source.source, rows).select(*keys, *values))
+        elif columns and source.is_reference and set(columns) <= set(shape.primary.columns):
+            reference = _in_spark(source.source, rows).select(*values)
+            frames.append(_named_by(gathered, columns, source.join_keys, reference))
         else:
             frames.append(None)
     return frames
+
+
+def _in_spark(source: TableSource, rows: CheckedFrame) -> DataFrame:
+    """Rows with their hidden column."""
+    if isinstance(rows, SparkFrame):
+        return rows.frame
+    schema = StructType([StructField(OFFSET, LongType()), *source.schema.spark().fields])
+    return spark_frame(source.context.session(), rows.rows.select(schema.names), schema)
 
 
 def _named_by(
@@ -130,7 +135,7 @@ def _named_by(
 ) -> DataFrame:
     """A reference's rows, once for each key whose rows name them."""
     shape = gathered.shape
-    rows = to_spark(shape.primary.source, gathered.frames[shape.inputs.index(shape.primary)])
+    rows = _in_spark(shape.primary.source, gathered.frames[shape.inputs.index(shape.primary)])
     keys = [F.col(quoted(name)).alias(f"key {name}") for name in columns]
     names = [F.col(quoted(mine)).alias(f"by {mine}") for mine, _ in pairs]
     named = rows.select(*keys, *names).distinct()
@@ -140,13 +145,15 @@ def _named_by(
 
 
 def _whole_inputs(
-    gathered: Gathered, columns: Sequence[str], context: TableContext, stack: ExitStack
+    gathered: Gathered, keyed: Sequence[DataFrame | None], context: TableContext, stack: ExitStack
 ) -> tuple[WholeInput, ...]:
-    """The inputs that every call gets whole. Large ones lie in files, which each task reads: never on the driver."""
-    shape, scope = gathered.shape, KeyRange(tuple(columns), None, None)
+    """The inputs that every call gets whole: those whose rows do not tell their key.
+
+    Large ones lie in files, which each task reads: never on the driver.
+    """
     whole = []
-    for number, (source, rows) in enumerate(zip(shape.inputs, gathered.frames, strict=True)):
-        if columns and (has_scope(shape, scope, source) or source.is_reference):
+    for number, (source, rows) in enumerate(zip(gathered.shape.inputs, gathered.frames, strict=True)):
+        if keyed[number] is not None:
             continue
         frame: CheckedFrame = SparkFrame(rows.frame.drop(OFFSET)) if isinstance(rows, SparkFrame) else rows
         kept = stack.enter_context(computed(context, frame, source.source.schema.arrow))
@@ -165,7 +172,7 @@ def _collect_failures(
     shape: Shape, found: CheckedFrame, columns: Sequence[str], results: Results, *, fail_fast: bool
 ) -> None:
     if isinstance(found, SparkFrame):
-        wrong = found.frame.where(F.col(quoted(ERROR)).isNotNull()).toArrow()
+        wrong = arrow_rows(found.frame.where(F.col(quoted(ERROR)).isNotNull()))
     else:
         wrong = found.rows.filter(found.rows.column(ERROR).is_valid())
     keys = wrong.select(list(columns)).cast(pa.schema([pa.field(n, shape.key_types[n]) for n in columns]))

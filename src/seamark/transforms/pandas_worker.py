@@ -7,21 +7,26 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from seamark.errors import FrameMismatch, TableError
-from seamark.tables.frames import LocalFrame, check_frame
+from seamark.spark.causes import OwnTrouble, is_of_the_machine
+from seamark.tables.frames import LocalFrame, check_returned_frame
 from seamark.tables.schema import TableSchema
+from seamark.texts import storable, words_of
 from seamark.transforms.keys import comparable
+from seamark.transforms.returned import frames_returned, told_returned
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# A call is given whole keys, together about this many rows: many calls of a few rows each would be slow.
+# A call is given whole keys, together about this many rows or bytes: many calls of a few rows each would be slow.
 CHUNK_ROWS = 10_000
-TAG, NUMBER, ERROR, FATAL = "its input", "its output", "its error", "it is fatal"
+CHUNK_BYTES = 64 << 20
+TAG, RECORD, NUMBER, ERROR, FATAL = "its input", "its record", "its output", "its error", "it is fatal"
 
 
 @dataclass(frozen=True)
@@ -32,11 +37,12 @@ class WholeInput:
     rows: pa.Table | None
     paths: tuple[str, ...] = ()
 
-    def frame(self) -> pd.DataFrame:
-        """The input's rows."""
+    def frame(self, schema: pa.Schema) -> pd.DataFrame:
+        """The input's rows, in the table's types: files hold moments as the session's clocks show them."""
         if self.rows is not None:
-            return to_pandas(self.rows)
-        return to_pandas(pa.concat_tables([pq.read_table(path) for path in self.paths]))
+            return to_pandas(self.rows.cast(schema))
+        rows = pa.concat_tables([pq.read_table(path) for path in self.paths])
+        return to_pandas(rows.select(schema.names).cast(schema))
 
 
 @dataclass(frozen=True)
@@ -49,10 +55,12 @@ class Worker:
     whole: tuple[WholeInput, ...]
     outputs: tuple[tuple[str, TableSchema], ...]
     answer: pa.Schema
+    own_trouble: OwnTrouble
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The function's rows for all keys of a task, and a line for each key that it fails on."""
-        fixed = {entry.number: entry.frame() for entry in self.whole}
+        with self.own_trouble.told():
+            fixed = {entry.number: entry.frame(self.inputs[entry.number]) for entry in self.whole}
         function = pickle.loads(self.function)
         for chunk in whole_keys(batches, self.columns):
             yield from self._compute(function, chunk, _starts(chunk, self.columns), fixed)
@@ -61,11 +69,15 @@ class Worker:
         self, function: Callable[..., Any], chunk: pa.Table, starts: list[int], fixed: dict[int, pd.DataFrame]
     ) -> Iterator[pa.RecordBatch]:
         """Compute the keys that begin at these rows; where that fails, one half and then the other."""
+        with self.own_trouble.told():
+            frames = self._frames(chunk, fixed)
         try:
-            answer = function(*self._frames(chunk, fixed))
+            answer = function(*frames)
         except Exception as error:
+            if is_no_keys_fault(error):
+                raise self.own_trouble.error(error) from error
             if len(starts) == 1:
-                yield self._line(chunk, f"{type(error).__name__}: {error}", fatal=False)
+                yield self._line(chunk, words_of(error), fatal=False)
                 return
             half = len(starts) // 2
             cut = starts[half] - starts[0]
@@ -75,7 +87,8 @@ class Worker:
         try:
             yield from self._rows(answer)
         except TableError as error:
-            yield self._line(chunk, error.message.replace("Nothing was written.", "").strip(), fatal=True)
+            text = error.message.replace("Nothing was written.", "").strip()
+            yield self._line(chunk, f"{text} ({error.hint})" if error.hint else text, fatal=True)
 
     def _frames(self, chunk: pa.Table, fixed: dict[int, pd.DataFrame]) -> list[pd.DataFrame]:
         frames = []
@@ -83,27 +96,26 @@ class Worker:
             if number in fixed:
                 frames.append(fixed[number].copy())
                 continue
-            mine = chunk.filter(pc.equal(chunk.column(TAG), number)).column(f"in {number}").combine_chunks()
+            mine = _each_once(chunk.filter(pc.equal(chunk.column(TAG), number))).column(f"in {number}").combine_chunks()
             rows = pa.Table.from_arrays(mine.flatten(), names=schema.names) if len(mine) else schema.empty_table()
             frames.append(to_pandas(rows.cast(schema)))
         return frames
 
     def _rows(self, answer: Any) -> Iterator[pa.RecordBatch]:
-        given = list(answer) if isinstance(answer, list | tuple) else [answer]
-        if len(given) != len(self.outputs) or any(frame is None for frame in given):
-            found = "nothing" if answer is None else f"{len(given)} frame(s)"
-            raise FrameMismatch(f"the function returned {found} for {len(self.outputs)} output(s).")
+        given = frames_returned(answer, len(self.outputs))
+        if given is None:
+            raise FrameMismatch(f"the function returned {told_returned(answer)} for {len(self.outputs)} output(s).")
         for number, ((name, schema), frame) in enumerate(zip(self.outputs, given, strict=True)):
-            checked = check_frame(name, schema, frame)
+            checked = check_returned_frame(name, schema, frame)
             if not isinstance(checked, LocalFrame):
                 raise FrameMismatch(f"table '{name}' was given a Spark frame by a function for pandas.")
-            if checked.rows.num_rows:
-                rows = checked.rows.combine_chunks().to_batches()[0]
-                yield self._answer(rows.num_rows, {NUMBER: _repeat(number, rows), f"out {number}": _structs(rows)})
+            for rows in checked.rows.to_batches():
+                if rows.num_rows:
+                    yield self._answer(rows.num_rows, {NUMBER: _repeat(number, rows), f"out {number}": _structs(rows)})
 
     def _line(self, chunk: pa.Table, error: str, *, fatal: bool) -> pa.RecordBatch:
         key = {name: chunk.column(name).slice(0, 1).combine_chunks() for name in self.columns}
-        return self._answer(1, {**key, ERROR: pa.array([error[:2000]]), FATAL: pa.array([fatal])})
+        return self._answer(1, {**key, ERROR: pa.array([storable(error)]), FATAL: pa.array([fatal])})
 
     def _answer(self, count: int, values: dict[str, pa.Array]) -> pa.RecordBatch:
         arrays = [
@@ -111,6 +123,22 @@ class Worker:
             for field in self.answer
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.answer)
+
+
+def is_no_keys_fault(error: BaseException) -> bool:
+    """Whether an error of a function for pandas tells of the machine or its storage.
+
+    The class says so: `MemoryError`, and `OSError` itself, which is what a full disk or a lost file system gives. Its
+    kinds for one thing that is named (`FileNotFoundError`, or an image library's own) are about a row.
+    """
+    return type(error) is OSError or is_of_the_machine(error)
+
+
+def _each_once(rows: pa.Table) -> pa.Table:
+    """Rows of an input without repetitions: what several keys of a call name came with each of them."""
+    records = rows.column(RECORD).to_numpy()
+    _, first = np.unique(records, return_index=True)
+    return rows if len(first) == len(records) else rows.take(pa.array(np.sort(first)))
 
 
 def _repeat(number: int, rows: pa.RecordBatch) -> pa.Array:
@@ -138,21 +166,23 @@ def to_pandas(rows: pa.Table) -> pd.DataFrame:
 def whole_keys(batches: Iterator[pa.RecordBatch], columns: Sequence[str]) -> Iterator[pa.Table]:
     """Sorted rows in chunks that never part the rows of a key."""
     waiting: list[pa.RecordBatch] = []
-    count = 0
-    for batch in batches:
-        if batch.num_rows == 0:
-            continue
-        waiting.append(batch)
-        count += batch.num_rows
-        if count >= CHUNK_ROWS:
+    for piece in _pieces(batches):
+        waiting.append(piece)
+        if sum(b.num_rows for b in waiting) >= CHUNK_ROWS or sum(b.nbytes for b in waiting) >= CHUNK_BYTES:
             table = pa.Table.from_batches(waiting)
             last = _starts(table, columns)[-1]
             if last:
                 yield table.slice(0, last)
-                rest = table.slice(last).combine_chunks()
-                waiting, count = rest.to_batches(), rest.num_rows
+                waiting = table.slice(last).combine_chunks().to_batches()
     if waiting:
         yield pa.Table.from_batches(waiting)
+
+
+def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches of no more bytes than a call is given: Spark's own may be larger."""
+    for batch in batches:
+        rows = max(1, batch.num_rows * CHUNK_BYTES // max(batch.nbytes, 1))
+        yield from (batch.slice(start, rows) for start in range(0, batch.num_rows, rows))
 
 
 def _starts(table: pa.Table, columns: Sequence[str]) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import reduce
 
 import pyarrow as pa
@@ -12,30 +13,30 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from seamark.control import FailedKey
-from seamark.spark.frames import spark_frame
+from seamark.spark.frames import arrow_rows, spark_frame
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
-from seamark.tables.read import read_images
+from seamark.tables.read import all_of, read_images
+from seamark.transforms.batches import Taken
 from seamark.transforms.candidates import (
     all_keys,
     candidates,
     computed_ahead,
     filter_values,
-    first_keys,
     in_spark,
     narrowed,
-    waiting_since,
     without_covered,
     without_processed,
 )
 from seamark.transforms.commit import Covered
 from seamark.transforms.declare import RunConfig
-from seamark.transforms.keys import columns_of, comparable, distinct, key_texts, keys_of
+from seamark.transforms.keys import comparable, distinct, key_texts, keys_of
 from seamark.transforms.run import StepRun, Work
-from seamark.transforms.scope import AllKeys, KeyValues, no_keys
-from seamark.transforms.select import FIRST, Found, joined_keys
+from seamark.transforms.scope import AllKeys, KeyFrame, KeyValues, no_keys
+from seamark.transforms.select import FIRST, ChangedBlocks, Found, changed_keys, joined_keys
 from seamark.transforms.shape import Shape
 from seamark.transforms.situation import Situation
+from seamark.transforms.waiting import Waiting, first_keys, longest_waiting
 from seamark.transforms.ways import by_columns, covers_pins, scope_of
 
 Columns = tuple[str, ...]
@@ -46,42 +47,56 @@ def waiting_keys(context: TableContext, situation: Situation) -> list[Found]:
     found = candidates(context, situation, from_the_start=situation.unfinished is not None)
     if situation.begins_anew:  # what was computed ahead was computed by the definition before
         return found
-    return without_covered(found, computed_ahead(context, situation.spec.name), situation.spec.shape)
+    return without_covered(found, computed_ahead(context, situation), situation.spec.shape)
 
 
 # --- limits and filters -----------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Part:
+    """Keys with the same columns that a run takes; None stands for the one result of a step without keys."""
+
+    keys: pa.Table | None
+    complete: bool  # whether no key with these columns that waits is left out
+
+
+def parts_to_take(context: TableContext, situation: Situation, config: RunConfig) -> Iterator[Part]:
+    """The keys that a run takes within its filters and its limit, by the columns that they have."""
+    shape = situation.spec.shape
+    wanted = filter_values(shape, config.filters)
+    found = waiting_keys(context, situation)
+    ahead = computed_ahead(context, situation)
+    due = by_columns(shape, situation.due)
+    left = config.limit
+    for columns in dict.fromkeys([*(entry.columns for entry in found), *due]):
+        if not columns:  # one result of all rows: there is nothing to choose from
+            yield Part(None, complete=left != 0)
+            continue
+        same = [entry for entry in found if entry.columns == columns]
+        failed = keys_of(due.get(columns, []), columns, shape.key_types)
+        waiting = longest_waiting(context, shape, same, ahead, wanted, left) if same else Waiting(failed[:0], True)
+        taken = waiting.keys
+        # Failed keys come last: else a limit that they fill would keep the others from ever being computed. If one of
+        # them waits and is not among those that are taken, the limit is reached.
+        retried = first_keys(_filtered(_others(failed, taken), wanted), None if left is None else left - taken.num_rows)
+        chosen = pa.concat_tables([taken, retried.cast(taken.schema)])
+        left = None if left is None else left - chosen.num_rows
+        yield Part(chosen, complete=waiting.are_all)
+
+
 def part_of_changes(run: StepRun, situation: Situation, config: RunConfig) -> None:
     """Compute as many waiting keys as a run may take. The positions move as far as nothing is left to compute."""
     shape = run.shape
-    wanted = filter_values(shape, config.filters)
     mode = "limit" if config.limit is not None else "filter"
-    found = waiting_keys(run.context, situation)
-    ahead = computed_ahead(run.context, run.spec.name)
-    due = by_columns(run, situation.due)
-    left, complete = config.limit, True
-    for columns in dict.fromkeys([*(entry.columns for entry in found), *due]):
-        if not columns:  # one result of all rows: there is nothing to choose from
-            complete = complete and left != 0
-            if left != 0:
-                run.do(situation, Work(AllKeys(), mode, keys=("{}",), rows_in=1))
-            continue
-        same = [entry for entry in found if entry.columns == columns]
-        waiting = _at_hand(shape, columns, [joined_keys(same, run.context.session)] if same else [])
-        failed = keys_of(due.get(columns, []), columns, shape.key_types)
-        since = waiting_since(run.context, same, ahead) if left is not None else {}
-        taken = first_keys(_filtered(waiting, wanted), left, since)
-        complete = complete and taken.num_rows == waiting.num_rows
-        # Failed keys come last: else a limit that they fill would keep the others from ever being computed.
-        retried = first_keys(
-            _filtered(_others(failed, waiting), wanted), None if left is None else left - taken.num_rows
-        )
-        chosen = pa.concat_tables([taken, retried.cast(taken.schema)])
-        left = None if left is None else left - chosen.num_rows
-        if chosen.num_rows:
-            texts = tuple(key_texts(chosen))
-            run.do(situation, Work(KeyValues(chosen), mode, keys=texts, remember=True, rows_in=chosen.num_rows))
+    complete = True
+    for part in parts_to_take(run.context, situation, config):
+        complete = complete and part.complete
+        if part.keys is None and part.complete:
+            run.do(situation, Work(AllKeys(), mode, keys=("{}",), rows_in=1))
+        elif part.keys is not None and part.keys.num_rows:
+            texts, count = tuple(key_texts(part.keys)), part.keys.num_rows
+            run.do(situation, Work(KeyValues(part.keys), mode, keys=texts, remember=True, rows_in=count))
     if complete and (situation.has_records or situation.unfinished is not None):
         run.do(situation, Work(no_keys(shape), mode, covers=covers_pins(situation), completes=True))
     elif situation.unfinished is None and not shape.looked_up and situation.all_keys_because() is None:
@@ -114,7 +129,7 @@ def _at_hand(shape: Shape, columns: Columns, pieces: Sequence[CheckedFrame]) -> 
     schema = pa.schema([pa.field(name, shape.key_types[name]) for name in columns])
     tables = [schema.empty_table()]
     for piece in pieces:
-        rows = piece.rows if isinstance(piece, LocalFrame) else piece.frame.toArrow()
+        rows = piece.rows if isinstance(piece, LocalFrame) else arrow_rows(piece.frame)
         tables.append(rows.select(list(columns)).cast(schema))
     return distinct(pa.concat_tables(tables))
 
@@ -143,7 +158,7 @@ def processed_keys_say(context: TableContext, situation: Situation) -> list[Foun
     head = situation.heads.get(spec.keys_table.name)
     found = candidates(context, situation, from_the_start=True)
     left = without_processed(found, situation, spec.keys_table, head.last_offset if head else None)
-    return without_covered(left, computed_ahead(context, spec.name), spec.shape)
+    return without_covered(left, computed_ahead(context, situation), spec.shape)
 
 
 def by_processed_keys(run: StepRun, situation: Situation, due: Sequence[FailedKey]) -> None:
@@ -151,58 +166,97 @@ def by_processed_keys(run: StepRun, situation: Situation, due: Sequence[FailedKe
     found = processed_keys_say(run.context, situation)
     with ExitStack() as stack:
         columns = run.shape.keys
-        retried = by_columns(run, due).get(columns, [])
+        retried = by_columns(run.shape, due, run.tried).get(columns, [])
         scope = scope_of(run, columns, found, retried, stack)
+        taken: tuple[Taken, ...] = ()
+        if isinstance(scope, KeyFrame):  # many keys are recorded by the records that lead to them, the others by name
+            taken = tuple(entry.whole() for entry in situation.pending if entry.records > 0)
+            keys = _not_led_to(run, situation, scope, taken)
+        else:
+            keys = scope.values if isinstance(scope, KeyValues) else no_keys(run.shape).values
         run.do(
             situation,
             Work(
                 scope=scope,
                 mode="v1",
+                taken=taken,
                 covers=covers_pins(situation),
-                keys=tuple(key_texts(scope.values)) if isinstance(scope, KeyValues) else (),
+                keys=tuple(key_texts(keys)),
                 completes=True,
                 rows_in=sum(entry.records for entry in situation.pending),
             ),
         )
 
 
+def _not_led_to(run: StepRun, situation: Situation, scope: KeyFrame, taken: Sequence[Taken]) -> pa.Table:
+    """The keys of a scope that no record of some intervals leads to."""
+    changes = [ChangedBlocks(piece.table, piece.blocks) for piece in taken]
+    found = list(changed_keys(run.shape, changes, situation.read, situation.before))
+    types = pa.schema([pa.field(name, run.shape.key_types[name]) for name in scope.columns])
+    keys = scope.frame
+    if found:
+        known = in_spark(run.context, joined_keys(found, run.context.session))
+        known = known.select(*[F.col(quoted(name)).alias(f"its {name}") for name in scope.columns])
+        same = [keys[quoted(name)].eqNullSafe(known[quoted(f"its {name}")]) for name in scope.columns]
+        keys = keys.join(known, all_of(same), "left_anti")
+    return keys.toArrow().select(list(scope.columns)).cast(types)
+
+
 # --- looking ----------------------------------------------------------------------------------------------------------
 
 
-def changed_idx(context: TableContext, situation: Situation) -> DataFrame:
+def changed_idx(context: TableContext, situation: Situation, config: RunConfig) -> DataFrame:
     """The transform keys that a run would take now. Where keys are computed in groups, all keys of these groups."""
     shape, session = situation.spec.shape, context.session()
-    types = pa.schema([pa.field(name, shape.key_types[name]) for name in shape.group])
-    if not shape.group:
-        return session.range(0 if situation.is_settled else 1).select()
-    frames = [in_spark(context, entry.keys) for entry in _taken_now(context, situation)]
-    names = [quoted(name) for name in shape.group]
-    keys = [frame.select(*names) for frame in frames if set(shape.group) <= set(frame.columns)]
-    due = [entry.key for entry in situation.due if set(columns_of(entry.key)) == set(shape.group)]
-    keys.append(spark_frame(session, keys_of(due, shape.group, shape.key_types).cast(types)))
-    groups = reduce(DataFrame.unionByName, keys).distinct()
-    return groups if shape.shares_all_keys else _keys_of_groups(shape, situation, groups)
+    taken = _keys_taken(context, situation, config)
+    if not shape.keys:
+        return session.range(1 if () in taken else 0).select()
+    frames = [spark_frame(session, _at_hand(shape, shape.keys, []))]
+    for columns, keys in taken.items():
+        names = [quoted(name) for name in columns]
+        union = reduce(DataFrame.unionByName, [in_spark(context, entry).select(*names) for entry in keys])
+        frames.append(_keys_of_groups(shape, situation, union.distinct()))
+    return reduce(DataFrame.unionByName, frames).distinct()
 
 
-def changed_idx_count(context: TableContext, situation: Situation) -> int:
+def changed_idx_count(context: TableContext, situation: Situation, config: RunConfig) -> int:
     """How many keys a run would take now; without a Spark job where the changes are few and lead straight to keys."""
     shape = situation.spec.shape
     if situation.is_settled:
         return 0
+    taken = _keys_taken(context, situation, config)
+    if not shape.keys:
+        return 1 if () in taken else 0
+    mine = [entry for entry in taken.get(shape.keys, []) if isinstance(entry, LocalFrame)]
+    if len(mine) == sum(len(keys) for keys in taken.values()):
+        return _at_hand(shape, shape.keys, mine).num_rows
+    return changed_idx(context, situation, config).count()
+
+
+def _keys_taken(context: TableContext, situation: Situation, config: RunConfig) -> dict[Columns, list[CheckedFrame]]:
+    """The keys that a run would take, by the columns that they have; those without are the one global result."""
+    shape, taken = situation.spec.shape, dict[Columns, list[CheckedFrame]]()
+    if situation.is_settled:
+        return taken
+    if config.is_partial:
+        for part in parts_to_take(context, situation, config):
+            if part.keys is not None:
+                taken.setdefault(tuple(part.keys.column_names), []).append(LocalFrame(part.keys))
+            elif part.complete:
+                taken[()] = []
+        return taken
     if not shape.group:
-        return 1
-    if shape.shares_all_keys:
-        found = _taken_now(context, situation)
-        if all(isinstance(entry.keys, LocalFrame) for entry in found):
-            due = [entry.key for entry in situation.due if set(columns_of(entry.key)) == set(shape.group)]
-            retried = LocalFrame(keys_of(due, shape.group, shape.key_types))
-            return _at_hand(shape, shape.group, [*(entry.keys for entry in found), retried]).num_rows
-    return changed_idx(context, situation).count()
+        return {(): []}
+    for entry in _taken_now(context, situation):
+        taken.setdefault(entry.columns, []).append(entry.keys)
+    for columns, texts in by_columns(shape, situation.due).items():
+        taken.setdefault(columns, []).append(LocalFrame(keys_of(texts, columns, shape.key_types)))
+    return taken
 
 
 def _taken_now(context: TableContext, situation: Situation) -> list[Found]:
     spec, shape = situation.spec, situation.spec.shape
-    covered = context.control.index.covered_keys(spec.name)
+    covered = context.control.index.covered_keys(spec.name, situation.stored_under)
     must = situation.must_recompute or situation.unfinished is not None
     if not covered and (must or (situation.has_records and situation.all_keys_because() is not None)):
         frames = [Found("all", shape.group, SparkFrame(all_keys(shape, situation.read)))]
@@ -219,6 +273,8 @@ def _taken_now(context: TableContext, situation: Situation) -> list[Found]:
 
 def _keys_of_groups(shape: Shape, situation: Situation, groups: DataFrame) -> DataFrame:
     """All transform keys of some groups: what an outer join of the inputs has there."""
+    if set(groups.columns) == set(shape.keys):
+        return groups.select(*[F.col(quoted(name)) for name in shape.keys])
     joined = groups
     for source in shape.plain:
         part = source.part_of(shape.keys)

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
 import pandas as pd
 import pyarrow as pa
 
-from seamark.control import TableHead
+from seamark.control import FailedKey, LiveRun, Position, TableHead, outputs_of_lease
 from seamark.errors import InvalidStep, SeamarkError, UnknownStep
 from seamark.ledger.verify import VerifyReport
 from seamark.tables.context import TableContext
+from seamark.tables.evolve import grow_declared
+from seamark.tables.read import TableSource
 from seamark.tables.table import Table
-from seamark.transforms.changelist import ChangeList
+from seamark.texts import MOST_LOGGED, storable, text_of
+from seamark.transforms.begin import all_tables
+from seamark.transforms.changelist import ChangeList, not_read
 from seamark.transforms.commit import Maker
 from seamark.transforms.declare import BatchTransform, RunConfig
+from seamark.transforms.own_rows import adopt_rows, adoptable
 from seamark.transforms.report import RunReport, StepPlan, StepReport
 from seamark.transforms.run import OnBatch, silent
 from seamark.transforms.situation import Known, refuse_written_by_hand
@@ -26,6 +31,9 @@ from seamark.transforms.spec import FindTable, resolve
 from seamark.transforms.step import Step
 
 log = logging.getLogger("seamark.run")
+
+OnStep = Callable[[str], None]
+"""Called with the name of a step that is about to be looked at, and run if it has work."""
 
 
 class AnyStep(Protocol):
@@ -83,8 +91,16 @@ class AnyStep(Protocol):
         """The keys that failed."""
         ...
 
+    def failed_keys(self) -> tuple[FailedKey, ...]:
+        """The keys that failed, as they are recorded."""
+        ...
+
     def plan(self, known: Known | None = None) -> StepPlan:
         """What a run would do now."""
+        ...
+
+    def definition_changed(self, heads: Mapping[str, TableHead]) -> bool:
+        """Whether rows stand that another definition of it has made."""
         ...
 
     def refuse_moved_offsets(self) -> None:
@@ -138,7 +154,34 @@ class Pipeline:
         if step is None:
             return ()
         step.refuse_moved_offsets()
+        adopt_rows(self._context, step.spec)
         return step.inputs
+
+    def outputs_keys(self) -> dict[str, str]:
+        """The outputs of each step, as the control database names them."""
+        return {name: step.spec.outputs_key for name, step in self.steps.items()}
+
+    def adopted_from(self, name: str, positions: Sequence[Position]) -> str | None:
+        """The outputs under which rows stand that a step without its own takes over, or None."""
+        adoption = adoptable(self._context, self.steps[name].spec, self._context.control.index.heads(), positions)
+        return adoption.from_outputs if adoption else None
+
+    def failed_key_counts(self) -> dict[str, int]:
+        """How many failed keys each step has."""
+        known = None
+        counted, found = self._context.control.index.failed_key_counts(), {}
+        for name, step in self.steps.items():
+            found[name] = counted.get((name, step.spec.outputs_key), 0)
+            if found[name] == 0 and any(other == name for other, _ in counted):
+                known = known or Known.of(self._context)
+                found[name] = len(known.own_rows(self._context, step.spec).failed)
+        return found
+
+    def live_runs(self) -> list[LiveRun]:
+        """The runs at work, without those of other programs' steps that go by the same name."""
+        ours, live = self.outputs_keys(), self._context.control.live.all()
+        said = [(run, outputs_of_lease(run.lease.name)) for run in live]
+        return [run for run, outputs in said if outputs in (None, ours.get(run.step, outputs))]
 
     def makers(self) -> dict[str, Maker]:
         """The step that writes each derived table."""
@@ -209,12 +252,16 @@ class Pipeline:
 
     # --- running ------------------------------------------------------------------------------------------------------
 
-    def run(self, names: Sequence[str], config: RunConfig, on_batch: OnBatch = silent) -> RunReport:
+    def run(
+        self, names: Sequence[str], config: RunConfig, on_batch: OnBatch = silent, on_step: OnStep | None = None
+    ) -> RunReport:
         """Run steps in order, each once. Trouble of a step stands in its report, and the others go on."""
         steps, begun = self.in_order(names), time.monotonic()
         known: Known | None = Known.of(self._context)
         report = RunReport()
         for step in steps:
+            if on_step is not None:
+                on_step(step.name)
             done = _reported(step, config, partial(step.run_full, config, known=known, on_batch=on_batch))
             report.steps[step.name] = done
             if done.did_something:
@@ -222,17 +269,35 @@ class Pipeline:
         report.seconds = time.monotonic() - begun
         return report
 
+    def grow_others(self, declared: Sequence[TableSource]) -> None:
+        """Commit columns that the program adds to tables that no step reads or writes; a step does so for its own."""
+        touched = {source.name for step in self.steps.values() for source in all_tables(step.spec)}
+        others = [source for source in declared if source.name not in touched]
+        if others:
+            grow_declared(others, self._context.control.index.heads())
+
     def run_changelist(self, changes: ChangeList, config: RunConfig) -> RunReport:
         """Push given changes through the steps that read their tables, and those steps' changes on from there."""
         begun, report = time.monotonic(), RunReport()
+        self._refuse_unread(changes)
         for step in self._sorted():
             if not isinstance(step, Step) or not any(table in changes.changes for table in step.inputs):
                 continue  # a diff takes each record of its logs once: it waits for its own run
-            done = _reported(step, config, partial(step.run_changelist, changes, config))
+            done = _reported(step, config, partial(step.run_changelist, changes.of(step.inputs), config))
             report.steps[step.name] = done
             changes = changes.extend(done.changes)
         report.seconds = time.monotonic() - begun
         return report
+
+    def _refuse_unread(self, changes: ChangeList) -> None:
+        """Refuse tables that no step reads; what a step has made may well be the end of the way."""
+        read = list(dict.fromkeys(table for s in self._sorted() if isinstance(s, Step) for table in s.inputs))
+        makers = self.makers()
+        for table in changes.changes:
+            if table not in read and table not in makers:
+                diff = next((step.name for step in self.steps.values() if table in step.inputs), None)
+                why = "no step reads it" if diff is None else f"only diff '{diff}' reads it, record by record"
+                raise not_read(table, why, read)
 
     def plan(self, names: Sequence[str]) -> dict[str, StepPlan]:
         """What a run of these steps would do now, by name in order; what one step changes is news to the next."""
@@ -265,5 +330,6 @@ def _reported(step: AnyStep, config: RunConfig, run: Callable[[], StepReport]) -
             raise
         level = logging.WARNING if isinstance(error, SeamarkError) else logging.ERROR
         told = {"step": step.name, "stopped_by": type(error).__name__}
-        log.log(level, "step '%s' could not run: %s", step.name, error, extra={"seamark": told})
+        text = storable(text_of(error), MOST_LOGGED)
+        log.log(level, "step '%s' could not run: %s", step.name, text, extra={"seamark": told})
         return StepReport(step.name, mode="failed", error=error, seconds=time.monotonic() - begun)

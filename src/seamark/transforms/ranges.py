@@ -9,12 +9,16 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from seamark.spark.frames import arrow_rows
 from seamark.tables.frames import quoted
 from seamark.tables.read import count_versions, read_images
-from seamark.tables.stage import SMALL_RECORDS
+from seamark.tables.small import fits_on_driver
+from seamark.tables.to_driver import collect_small
 from seamark.transforms.keys import key_texts, value_from_json
 from seamark.transforms.scope import AllKeys, KeyRange, cut_into_ranges
 from seamark.transforms.shape import Input, Shape
+
+KEYS_A_ROW = 4  # keys are narrow: so many times as many of them as of rows are looked at on the driver
 
 
 def ranges_of_all_keys(shape: Shape, read: Mapping[str, int | None], batch_keys: int) -> list[KeyRange | AllKeys]:
@@ -25,8 +29,8 @@ def ranges_of_all_keys(shape: Shape, read: Mapping[str, int | None], batch_keys:
         return [AllKeys(group)]
     total = sum(rows_at_most(i, read) for i in holders)
     keys = every_key(holders, read, group)
-    bounds = _exact_bounds(keys, batch_keys) if total <= SMALL_RECORDS * 4 else _near_bounds(shape, keys, batch_keys)
-    return cut_into_ranges(group, bounds)
+    bounds = _exact_bounds(shape, keys, batch_keys, total)
+    return cut_into_ranges(group, _near_bounds(shape, keys, batch_keys) if bounds is None else bounds)
 
 
 def rows_at_most(source: Input, read: Mapping[str, int | None]) -> int:
@@ -45,8 +49,14 @@ def every_key(holders: Sequence[Input], read: Mapping[str, int | None], columns:
     return union.distinct()
 
 
-def _exact_bounds(keys: DataFrame, batch_keys: int) -> list[tuple[Any, ...]]:
-    ordered = keys.orderBy(*[quoted(name) for name in keys.columns]).toArrow()
+def _exact_bounds(shape: Shape, keys: DataFrame, batch_keys: int, total: int) -> list[tuple[Any, ...]] | None:
+    """Bounds from all keys, looked at on the driver; None if they are too many or too large for it."""
+    if not fits_on_driver(total // KEYS_A_ROW):
+        return None
+    columns = {name: shape.key_types[name] for name in keys.columns}
+    ordered = collect_small(keys.orderBy(*[quoted(name) for name in keys.columns]), columns, total, total)
+    if ordered is None:
+        return None
     places = range(batch_keys - 1, ordered.num_rows - 1, batch_keys)
     return [tuple(column[place].as_py() for column in ordered.columns) for place in places]
 
@@ -72,7 +82,7 @@ def _near_bounds(shape: Shape, keys: DataFrame, batch_keys: int) -> list[tuple[A
             yield _sampled(place, count, last)
 
     ordered = keys.orderBy(*[quoted(name) for name in keys.columns])
-    found = ordered.mapInArrow(sample, "place int, weight long, key string").toArrow()
+    found = arrow_rows(ordered.mapInArrow(sample, "place int, weight long, key string"))
     return _greedy(shape, keys.columns, found, batch_keys)
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from itertools import zip_longest
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from seamark.control import TableHead
 from seamark.errors import SeamarkError
@@ -26,20 +24,26 @@ from seamark.tables.stage import StagedChange, Target, stage_nothing
 from seamark.transforms.commit import change_of
 from seamark.transforms.compute import Results, call
 from seamark.transforms.gather import gather
-from seamark.transforms.history import PastCommit, past_commits, read_then, shape_then
+from seamark.transforms.history import (
+    PastCommit,
+    blocks_then,
+    past_commits,
+    read_then,
+    shape_then,
+    stored_source,
+)
 from seamark.transforms.isolate import compute_isolating
 from seamark.transforms.keys import columns_of, comparable, keys_of, value_from_json
 from seamark.transforms.pandas_call import compute_pandas
+from seamark.transforms.replay_compare import Difference, Skipped, first_difference
 from seamark.transforms.run import failed_keys
+from seamark.transforms.safe_sql import UnsafeSql, checked_query
 from seamark.transforms.scope import AllKeys, KeyRange, Scope
 from seamark.transforms.select import ChangedBlocks, changed_keys, joined_keys
 from seamark.transforms.shape import Shape
 from seamark.transforms.spec import StepSpec, sql_function
 from seamark.transforms.tracking import processed_rows
 from seamark.transforms.ways import joined_scope
-
-# How many records of each side a finding shows.
-SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -61,26 +65,42 @@ def replay_table(context: TableContext, spec: StepSpec, table: str, head: TableH
 
     def again(commit: PastCommit, target: Target, stack: ExitStack) -> StagedChange | None:
         recipe = _recipe(context, spec, commit)
-        return None if recipe is None else _stage_again(context, spec, recipe, output, commit, target, stack)
+        then = replace(output, schema=target.schema)
+        return None if recipe is None else _stage_again(context, spec, recipe, then, commit, target, stack)
 
     return replay_commits(context, output, head, again)
 
 
 def replay_commits(context: TableContext, output: TableSource, head: TableHead, again: Again) -> VerifyReport:
     """Make the commits of a table again, oldest first, until one gives other records than it wrote."""
-    replayed = not_replayable = 0
+    replayed, skipped, findings = 0, Skipped(output.name), []
     for commit in past_commits(context, output.name):
         if commit.blocks[-1].sequence > head.sequence:
             break
-        with ExitStack() as stack:
-            outcome = _replayed(context, output, commit, again, stack)
+        try:
+            with ExitStack() as stack:
+                outcome = _replayed(context, output, commit, again, stack)
+        except UnsafeSql as error:
+            skipped.add(commit, f"its SQL is not run: {error}")
+            continue
+        except Exception as error:
+            # What the chain and its files say of a commit may be anything: that it cannot be made again is reported.
+            findings.append(_not_made(output.name, commit, f"{type(error).__name__}: {error}"))
+            break
         if outcome is None:
-            not_replayable += len(commit.blocks)
+            skipped.add(commit, "it was made by another definition, which is not run from the chain")
             continue
         replayed += len(commit.blocks)
         if outcome:
-            return VerifyReport(0, tuple(outcome), replayed, not_replayable)
-    return VerifyReport(0, (), replayed, not_replayable)
+            findings += outcome
+            break
+    return VerifyReport(0, tuple(findings), replayed, skipped.blocks, skipped.reasons())
+
+
+def count_without_step(context: TableContext, table: str, head: TableHead) -> VerifyReport:
+    """The blocks of a derived table that no step of this program makes: nothing of it can be computed again."""
+    made = context.control.index.blocks(table, kinds=[ExecuteTransform.__name__], upto=head.sequence)
+    return VerifyReport(0, (), 0, len(made))
 
 
 def _recipe(context: TableContext, spec: StepSpec, commit: PastCommit) -> _Recipe | None:
@@ -88,46 +108,47 @@ def _recipe(context: TableContext, spec: StepSpec, commit: PastCommit) -> _Recip
     definition = commit.definition
     if definition is None or commit.checkpoint is None:
         return None
-    if definition.counts == spec.definition.counts:
-        return _Recipe(spec.shape, spec.function, spec.options.pandas)
-    if definition.kind != "sql":
+    is_todays = spec.definition.agrees_with(definition)
+    if not is_todays and definition.kind != "sql":
         return None
-    shape = shape_then(context, definition)
+    # Tables may have grown by columns since: the function was not given those, and did not give them.
+    shape = shape_then(context, definition, blocks_then(context, definition, commit))
+    if is_todays:
+        return _Recipe(shape, spec.function, spec.options.pandas)
     names = [source.table for source in shape.inputs]
-    return _Recipe(shape, sql_function(definition.source, names, shape.primary.source), False)
+    # Text from the chain: a query over its inputs is run, and nothing else.
+    query = checked_query(definition.source, names)
+    return _Recipe(shape, sql_function(query, names, shape.primary.source), False)
 
 
 def _replayed(
     context: TableContext, output: TableSource, commit: PastCommit, again: Again, stack: ExitStack
 ) -> list[Finding] | None:
     """What differs when a commit is made again; None if it cannot be."""
+    if commit.trouble is not None:
+        return [_not_made(output.name, commit, commit.trouble)]
     expected = [_slice_of(context, output.name, entry.hash) for entry in commit.blocks]
-    hashes = [piece.logical_hash for piece in expected if piece is not None]
     try:
         run = stack.enter_context(writing(context))
         staged = again(commit, _target(context, output, commit, run.folder), stack)
     except SeamarkError as error:
-        text = f"table '{output.name}': computing block {commit.blocks[0].sequence} again failed: {error.message}"
-        return [Finding(output.name, commit.blocks[0].hash, "replay", _told(hashes), "an error", text)]
+        return [_not_made(output.name, commit, error.message)]
     if staged is None:
         return None
-    found = [piece.logical_hash for piece in staged.slices]
-    if found == hashes:
-        return []
-    pairs = zip_longest(hashes, found)
-    place = next(number for number, (one, other) in enumerate(pairs) if one != other)
-    return [_finding(context, output, commit, staged, run.folder, place)]
+    data = context.files(output.name).data
+    difference = first_difference(data, [piece for piece in expected if piece is not None], run.folder, staged.slices)
+    return [] if difference is None else [_finding(output.name, commit, difference)]
 
 
 def _target(context: TableContext, output: TableSource, commit: PastCommit, folder: Path) -> Target:
     sizes = [(b.last_offset or 0) - (b.first_offset or 0) + 1 for b in commit.blocks if b.first_offset is not None]
     return Target(
         table=output.name,
-        schema=output.schema,
+        schema=stored_source(context, output.name, commit.blocks[0].sequence).schema,
         folder=folder,
         first_offset=0 if commit.last_before is None else commit.last_before + 1,
         commit_time=lambda: commit.blocks[0].system_time,
-        block_rows=max([2, *sizes]) if len(sizes) > 1 else max([context.block_rows, *sizes]),
+        cut=replace(context.cut, sizes=tuple(sizes)),  # where it was cut then: the limits may have been others
     )
 
 
@@ -235,42 +256,20 @@ def _without(rows: CheckedFrame, keys: pa.Table | None) -> CheckedFrame:
     return SparkFrame(rows.frame.join(others, keys.column_names, "left_anti"))
 
 
-def _finding(
-    context: TableContext, output: TableSource, commit: PastCommit, staged: StagedChange, folder: Path, place: int
-) -> Finding:
-    entry = commit.blocks[min(place, len(commit.blocks) - 1)]
-    data, pieces = context.files(output.name).data, staged.slices[place : place + 1]
-    wrote = _records([data.path(b.slice_hash) for b in commit.blocks[place : place + 1] if b.slice_hash])
-    again = _records([folder / piece.physical_hash for piece in pieces])
-    recorded = _slice_of(context, output.name, entry.hash)
+def _finding(table: str, commit: PastCommit, difference: Difference) -> Finding:
+    with_data = [entry for entry in commit.blocks if entry.slice_hash is not None] or list(commit.blocks)
+    entry = with_data[min(difference.place, len(with_data) - 1)]
     return Finding(
-        table=output.name,
+        table=table,
         block=entry.hash,
         kind="replay",
-        expected=_told([recorded.logical_hash] if recorded else []),
-        found=_told([piece.logical_hash for piece in pieces]),
-        message=f"table '{output.name}': block {entry.sequence} cannot be made again from what it read. "
-        f"Recorded: {_shown(wrote, again)}. Computed now: {_shown(again, wrote)}.",
+        expected=difference.recorded,
+        found=difference.computed,
+        message=f"table '{table}': block {entry.sequence} cannot be made again from what it read. {difference.shown}",
     )
 
 
-def _records(paths: Sequence[Any]) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    for path in paths:
-        table = pq.read_table(path)
-        rows += table.drop_columns(["offset", "system_time", "event_time"]).to_pylist()
-    return rows
-
-
-def _shown(rows: Sequence[dict[str, Any]], others: Sequence[dict[str, Any]]) -> str:
-    """The records that the other side does not have, a few of them."""
-    only = [row for row in rows if row not in others]
-    if not only:
-        return "nothing else"
-    return "; ".join(str(row) for row in only[:SHOWN]) + (
-        f"; and {len(only) - SHOWN} more" if len(only) > SHOWN else ""
-    )
-
-
-def _told(hashes: Sequence[str]) -> str:
-    return ", ".join(hashes) or "no records"
+def _not_made(table: str, commit: PastCommit, reason: str) -> Finding:
+    entry = commit.blocks[0]
+    text = f"table '{table}': computing block {entry.sequence} again failed: {reason}"
+    return Finding(table, entry.hash, "replay", "the records of the block", "an error", text)

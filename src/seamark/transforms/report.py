@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seamark.transforms.changelist import ChangeList
+
+if TYPE_CHECKING:
+    from seamark.tables.fold import FoldReport
 
 
 @dataclass
@@ -55,7 +59,13 @@ class RunReport:
     feeds: dict[str, Any] = field(default_factory=dict)
     sinks: dict[str, Any] = field(default_factory=dict)
     folded: tuple[str, ...] = ()
+    not_folded: dict[str, str] = field(default_factory=dict)  # tables that are to be folded and were not, and why
     seconds: float = 0.0
+
+    def add_folds(self, folds: Sequence[FoldReport]) -> None:
+        """Say which tables were folded after the run, and which were to be and were not."""
+        self.folded = tuple(done.table for done in folds if done.folded)
+        self.not_folded = {left.table: left.reason for left in folds if not left.folded}
 
     @property
     def ok(self) -> bool:
@@ -83,8 +93,8 @@ class InputPlan:
 class StepPlan:
     """What a run of a step would do now: nothing was computed to find out, and nothing changed.
 
-    `mode` is "settled", "changes", "all keys", "recompute", "retry" or "refused"; `keys` is how many keys would be
-    computed, an upper bound where `keys_are_exact` is False; `reason` says why.
+    `mode` is "settled", "changes", "all keys", "recompute", "retry" or "refused", and `reason` says why. `keys` is how
+    many keys would be computed: so many if `keys_are_exact`, about so many if `keys_are_estimated`, else at the most.
     """
 
     step: str
@@ -94,6 +104,7 @@ class StepPlan:
     outputs: tuple[str, ...]
     keys: int = 0
     keys_are_exact: bool = True
+    keys_are_estimated: bool = False
     batches: int = 0
     failed_due: int = 0
     failed_waiting: int = 0

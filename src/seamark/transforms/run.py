@@ -13,19 +13,20 @@ import pyarrow as pa
 
 from seamark.control import CoveredKey, FailedKey, RunRecord
 from seamark.errors import ComputeFailed, TooManyFailures
+from seamark.tables.computed import moved_to_files
 from seamark.tables.context import TableContext
-from seamark.tables.frames import CheckedFrame
+from seamark.tables.frames import CheckedFrame, LocalFrame
 from seamark.tables.publish import Progress
 from seamark.tables.slices import OpCounts
+from seamark.tables.small import fits_on_driver
 from seamark.transforms.attempt import Attempt
 from seamark.transforms.batches import Taken
+from seamark.transforms.blame import KeyTrouble, blamed
 from seamark.transforms.checkpoint import Checkpoint, RangeMark, ReadAt, taken_intervals
 from seamark.transforms.commit import Batch, Committed, Committer, Covered, change_of, least_watermark, position_at
 from seamark.transforms.compute import (
-    KeyTrouble,
     Results,
     asserted_scope,
-    blamed,
     call,
     call_uncomputed,
     foreign_key_in,
@@ -121,6 +122,11 @@ class StepRun:
             observe(self.spec.name, time.monotonic() - begun)
         self._on_batch(self.report, batches_left)
 
+    def do_given(self, situation: Situation, work: Work) -> None:
+        """Compute keys that somebody has given and commit them; without any key there is nothing to commit."""
+        if not work.is_empty:
+            self.do(situation, work)
+
     def _compute_and_commit(self, situation: Situation, work: Work, stack: ExitStack) -> None:
         """A large frame is computed once, while it is written. Only when that fails is it computed before.
 
@@ -139,7 +145,7 @@ class StepRun:
         self._commit(situation, self._compute(situation, work, stack, gathered, trouble))
 
     def _is_large(self, gathered: Gathered) -> bool:
-        by_range = isinstance(gathered.scope, AllKeys | KeyRange)
+        by_range = isinstance(gathered.scope, AllKeys | KeyRange) and not gathered.holds_no_key
         return by_range and not gathered.are_local and not self.spec.options.pandas
 
     def _uncomputed(self, situation: Situation, work: Work, gathered: Gathered) -> Done:
@@ -153,7 +159,7 @@ class StepRun:
     def _trouble_in(self, error: ComputeFailed) -> KeyTrouble:
         """The function's failure behind a failed write, or the error raised if something else is behind it."""
         cause = error.__cause__ or error
-        foreign = foreign_key_in(self.shape, str(cause))
+        foreign = foreign_key_in(self.shape, cause)
         if foreign is not None:
             raise foreign from None
         trouble = blamed(cause)
@@ -164,12 +170,13 @@ class StepRun:
     def do_together(self, situation: Situation, works: Sequence[Work], whole: Work) -> None:
         """Compute batch after batch, and commit all of them at once as `whole`."""
         with ExitStack() as stack:
-            done = []
+            done: list[Done] = []
             results = Results.none(self.shape)
             for number, work in enumerate(works, start=1):
                 self.attempt.at_batch(self.context, work.mode, number, batches_left=len(works) - number)
                 gathered = None if work.is_empty else gather(self.shape, work.scope, situation.read, work.known)
                 part = self._compute(situation, work, stack, gathered)
+                self._make_room(done, part, stack)
                 done.append(part)
                 results.failed += part.results.failed
                 results.causes += part.results.causes
@@ -178,6 +185,16 @@ class StepRun:
             self._commit(situation, Done(whole, results, rows, sum(part.keys for part in done)))
         self.report.batches += len(works)
         self._on_batch(self.report, 0)
+
+    def _make_room(self, done: Sequence[Done], part: Done, stack: ExitStack) -> None:
+        """Move the rows of a batch into files, if they and those of the batches before it are too large for memory."""
+        held = [piece.rows for entry in [*done, part] for pieces in entry.rows for piece in _local(pieces)]
+        if fits_on_driver(sum(table.num_rows for table in held), sum(table.nbytes for table in held)):
+            return
+        for output, pieces in zip(self.spec.written, part.rows, strict=True):
+            for place, piece in enumerate(pieces):
+                if isinstance(piece, LocalFrame):
+                    pieces[place] = stack.enter_context(moved_to_files(self.context, piece, output.schema))
 
     def give_up(self, situation: Situation, keys: Set[str], work: Work) -> None:
         """Forget failed keys, in a commit that computes nothing, so that the chain knows of it too."""
@@ -305,7 +322,8 @@ class StepRun:
         """
         forgotten: list[str] = []
         if work.completes or situation.begins_anew:
-            forgotten = [entry.key for entry in self.context.control.index.covered_keys(self.spec.name)]
+            covered = self.context.control.index.covered_keys(self.spec.name, self.spec.outputs_key)
+            forgotten = [entry.key for entry in covered]
         if not work.remember or not isinstance(work.scope, KeyValues):
             return (), forgotten
         texts = [text for text in key_texts(work.scope.values) if text not in failed]
@@ -333,6 +351,10 @@ class StepRun:
         report.failures = (*report.failures, *((key, entry.error) for key, entry in failed.items()))
         for table, (after, upto) in committed.added.items():
             self.added[table] = (self.added[table][0] if table in self.added else after, upto)
+
+
+def _local(pieces: Sequence[CheckedFrame]) -> list[LocalFrame]:
+    return [piece for piece in pieces if isinstance(piece, LocalFrame)]
 
 
 def failed_keys(results: Results) -> pa.Table | None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from seamark.spark.frames import spark_frame
+from seamark.spark.frames import arrow_rows, spark_frame
 from seamark.tables.frames import quoted
 from seamark.tables.read import EVERYTHING, KeyChoice, TableSource, all_of, choose_values, literal
 from seamark.transforms.keys import comparable, sortable
@@ -162,7 +162,7 @@ def key_frame_holds(scope: KeyFrame, keys: pa.Table) -> list[bool]:
     """For each of some keys, whether a frame of keys has it."""
     mine = spark_frame(scope.frame.sparkSession, keys)
     same = [mine[quoted(name)].eqNullSafe(scope.frame[quoted(name)]) for name in scope.columns]
-    found = mine.join(scope.frame, all_of(same), "left_semi").toArrow()
+    found = arrow_rows(mine.join(scope.frame, all_of(same), "left_semi"))
     there = set(comparable(found.select(list(scope.columns)).cast(keys.schema)))
     return [key in there for key in comparable(keys)]
 

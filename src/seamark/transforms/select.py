@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import reduce
 from typing import TypeAlias
 
@@ -18,7 +19,7 @@ from seamark.tables.read import TableSource, all_of, read_images, read_slices
 from seamark.transforms.fetch import read_for, read_interval
 from seamark.transforms.keys import comparable, distinct
 from seamark.transforms.scope import KeyValues
-from seamark.transforms.shape import Input, Shape
+from seamark.transforms.shape import Input, Shape, is_exact_number
 
 FIRST, LAST = "its first", "offset"  # beside each key: the first and the last record that speak for it
 
@@ -117,7 +118,7 @@ def _by_reverse_join(shape: Shape, reference: Input, change: Changes, read: Mapp
         return Found(change.table, columns, LocalFrame(_no_keys(shape, columns)))
     if isinstance(values, LocalFrame):
         mine = values.rows.drop_columns([FIRST, LAST])
-        rows = read_for(primary.source, KeyValues(mine), upto)
+        rows = read_for(primary.source, KeyValues(mine), upto, columns)
         if isinstance(rows, LocalFrame):
             return Found(change.table, columns, LocalFrame(_joined_at_hand(columns, rows.rows, values.rows)))
         spoken = spark_frame(primary.source.context.session(), values.rows)
@@ -153,20 +154,25 @@ def fitting(values: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
             continue
         try:
             converted = column.cast(wanted)
-        except pa.ArrowInvalid:
-            kept = [_fits(value, wanted) for value in column]
-            values = values.filter(pa.array(kept, pa.bool_()))
-            converted = values.column(name).cast(wanted)
+        except pa.ArrowInvalid:  # some do not fit; or Arrow refuses all, as it does whole numbers for short decimals
+            each = [_fitted(value, wanted) for value in column]
+            values = values.filter(pa.array([one is not None for one in each], pa.bool_()))
+            converted = pa.chunked_array([pa.array([one.as_py() for one in each if one is not None], wanted)])
         values = values.set_column(place, pa.field(name, wanted), converted)
     return values
 
 
-def _fits(value: pa.Scalar, wanted: pa.DataType) -> bool:
+def _fitted(value: pa.Scalar, wanted: pa.DataType) -> pa.Scalar | None:
+    """The same value in another type; None if that cannot hold it."""
     try:
-        value.cast(wanted)
-    except pa.ArrowInvalid:
-        return False
-    return True
+        if is_exact_number(value.type) and is_exact_number(wanted):
+            number = Decimal(value.as_py())
+            if pa.types.is_decimal(wanted):
+                return pa.scalar(number, wanted)
+            return pa.scalar(int(number), wanted) if number == number.to_integral_value() else None
+        return value.cast(wanted)
+    except (pa.ArrowInvalid, OverflowError):
+        return None
 
 
 def _joined_at_hand(columns: Sequence[str], rows: pa.Table, values: pa.Table) -> pa.Table:

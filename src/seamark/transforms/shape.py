@@ -36,6 +36,12 @@ class Input:
         """Whether rows are looked up by the primary's columns."""
         return bool(self.join_keys)
 
+    @property
+    def is_looked_up_by_key(self) -> bool:
+        """Whether a value that is looked up has one row at the most."""
+        key = self.source.schema.key
+        return bool(key) and set(key) <= {theirs for _, theirs in self.join_keys}
+
     def part_of(self, keys: Sequence[str]) -> tuple[str, ...]:
         """Those of some key columns that this table has."""
         return tuple(name for name in keys if name in self.columns)
@@ -102,8 +108,20 @@ class Shape:
 
     @cached_property
     def shares_all_keys(self) -> bool:
-        """Whether each plain input has all transform keys, so that a row for another key is a mistake."""
-        return bool(self.looked_up) or all(set(i.part_of(self.keys)) == set(self.keys) for i in self.plain)
+        """Whether each plain input has all transform keys, so that a row for another key is a mistake.
+
+        Where keys are looked up a row belongs to one key, unless its reference has several rows for a value.
+        """
+        if self.looked_up:
+            return not self.fans_out
+        return all(set(i.part_of(self.keys)) == set(self.keys) for i in self.plain)
+
+    @cached_property
+    def fans_out(self) -> bool:
+        """Whether a row of the primary may belong to several keys: a reference that has them is joined by less than
+        its own key. Then the function gets all rows that belong to a key, and gives rows for other keys, too."""
+        homes = [self.home_reference(name) for name in self.looked_up]
+        return any(not home.is_looked_up_by_key for home in homes)
 
     @cached_property
     def key_types(self) -> dict[str, pa.DataType]:
@@ -198,8 +216,14 @@ def _check_join(step: str, primary: Input, reference: Input, others: Sequence[In
 
 
 def _comparable(one: pa.DataType, other: pa.DataType) -> bool:
-    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_timestamp)
-    return one == other or any(kind(one) and kind(other) for kind in kinds)
+    # A moment and a wall clock are not among these: whether they are equal depends on the session's time zone. Nor are
+    # whole numbers and floats: two of the former may equal the same one of the latter.
+    return one == other or any(kind(one) and kind(other) for kind in (is_exact_number, pa.types.is_floating))
+
+
+def is_exact_number(kind: pa.DataType) -> bool:
+    """Whether a type holds whole numbers or decimals, which compare with each other by their value."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_decimal(kind))
 
 
 def _check_keys(step: str, inputs: Sequence[Input], outputs: Sequence[TableSource], keys: Sequence[str]) -> None:

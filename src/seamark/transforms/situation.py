@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from seamark.control import FailedKey, Position, TableHead
-from seamark.errors import DefinitionChanged, InvalidStep
-from seamark.ledger import DatasetKind, SetTransform
+from seamark.errors import DefinitionChanged, InvalidStep, SchemaChangeRefused
+from seamark.ledger import DatasetKind, SetDataSchema, SetTransform
 from seamark.tables.context import TableContext
 from seamark.tables.publish import Planned, plan_table
-from seamark.transforms.batches import Pending, Pin, all_keys_because
+from seamark.tables.schema import refuse_old_schema
+from seamark.transforms.batches import FIRST_RUN, Pending, Pin, all_keys_because
 from seamark.transforms.checkpoint import Checkpoint, OpenPass, RangeMark
-from seamark.transforms.commit import Maker, last_checkpoint, least_watermark
+from seamark.transforms.commit import Maker, last_checkpoint, least_watermark, older_program
 from seamark.transforms.declare import OnChange
 from seamark.transforms.definition import Definition, difference, from_chain
 from seamark.transforms.keys import columns_of
+from seamark.transforms.own_rows import NO_ROWS, OwnRows, own_rows
 
 if TYPE_CHECKING:
     from seamark.transforms.spec import StepSpec
@@ -44,6 +46,11 @@ class Known:
             failed.setdefault(key.step, []).append(key)
         return Known(heads, positions, failed)
 
+    def own_rows(self, context: TableContext, maker: Maker) -> OwnRows:
+        """What is a step's own of all that stands under its name."""
+        positions, failed = self.positions.get(maker.name, ()), self.failed.get(maker.name, ())
+        return own_rows(context, maker, self.heads, positions, failed)
+
 
 @dataclass(frozen=True)
 class Situation:
@@ -59,6 +66,7 @@ class Situation:
     new_outputs: tuple[str, ...]  # outputs without a chain, while others have one
     unfinished: OpenPass | None  # a pass over all keys that did not come to its end, or is to begin
     rows: int = 0
+    own: OwnRows = NO_ROWS
 
     @property
     def pins(self) -> dict[str, Pin]:
@@ -95,6 +103,11 @@ class Situation:
         return bool(self.new_outputs)
 
     @property
+    def has_made_rows(self) -> bool:
+        """Whether an output has ever had a row."""
+        return has_made_rows(self.spec, self.heads)
+
+    @property
     def is_settled(self) -> bool:
         """Whether a run would do nothing."""
         return not (self.has_records or self.due or self.older or self.must_recompute or self.unfinished)
@@ -109,6 +122,11 @@ class Situation:
         nothing_done = RangeMark(self.spec.shape.group, None, None, {}, last=False)
         return replace(self, unfinished=OpenPass("recompute", nothing_done))
 
+    @property
+    def stored_under(self) -> str:
+        """The outputs under which positions, failed and covered keys of the step stand now."""
+        return self.own.stored_under(self.spec)
+
     def all_keys_because(self) -> str | None:
         """Why a run must go through all keys, or None if changes lead to them."""
         shape = self.spec.shape
@@ -116,16 +134,19 @@ class Situation:
             table: bool(shape.keys) and any(not shape.group_of(i) for i in shape.inputs if i.table == table)
             for table in shape.sources
         }
-        return all_keys_because(self.pending, concerns_all, self.rows)
+        because = all_keys_because(self.pending, concerns_all, self.rows)
+        if because == FIRST_RUN and self.own.elsewhere:
+            shown = [key.replace(",", ", ") for key in (self.spec.outputs_key, *self.own.elsewhere)]
+            return f"first run into {shown[0]}: what '{self.spec.name}' has read went into {' and '.join(shown[1:])}"
+        return because
 
 
 def look(context: TableContext, spec: StepSpec, known: Known, pins: Mapping[str, Pin] | None = None) -> Situation:
     """Where a step stands. With `pins` as it stands for a run that has pinned its inputs already."""
-    heads = known.heads
-    positions = {entry.input_table: entry for entry in known.positions.get(spec.name, ())}
-    pending = pending_inputs(context, spec, known, pins)
+    heads, own = known.heads, known.own_rows(context, spec)
+    pending = _pending(context, spec, known, own, pins)
     now = context.clock.now().timestamp()
-    failed = tuple(known.failed.get(spec.name, ()))
+    failed = own.failed
     chains = {output.name: plan_table_at(context, heads.get(output.name), output.name) for output in spec.written}
     standing = [name for name, plan in chains.items() if plan.state is not None]
     checkpoint = next((found for name in standing if (found := last_checkpoint(chains[name]))), None)
@@ -138,8 +159,9 @@ def look(context: TableContext, spec: StepSpec, known: Known, pins: Mapping[str,
         due=tuple(key for key in failed if _can_be_computed(spec, key) and (key.retry_after or now) <= now),
         older=older_definition(context, spec, heads),
         new_outputs=tuple(name for name in chains if name not in standing) if standing else (),
-        unfinished=_unfinished(checkpoint, spec, positions),
+        unfinished=_unfinished(checkpoint, spec, own.positions),
         rows=_rows(context, spec, pending),
+        own=own,
     )
 
 
@@ -147,14 +169,19 @@ def pending_inputs(
     context: TableContext, maker: Maker, known: Known, pins: Mapping[str, Pin] | None = None
 ) -> tuple[Pending, ...]:
     """What waits in each input of a step that has a chain, up to its head or to a pin."""
-    positions = {entry.input_table: entry for entry in known.positions.get(maker.name, ())}
+    return _pending(context, maker, known, known.own_rows(context, maker), pins)
+
+
+def _pending(
+    context: TableContext, maker: Maker, known: Known, own: OwnRows, pins: Mapping[str, Pin] | None
+) -> tuple[Pending, ...]:
     pending = []
     for table in maker.sources:
         head = known.heads.get(table)
         if head is None:
             continue
         pin = (pins or {}).get(table) or Pin.at(head)
-        position = positions.get(table)
+        position = own.positions.get(table)
         after = position.record_offset if position else None
         waiting = pin.offset is not None and (after is None or pin.offset > after)
         blocks = context.control.index.slices(table, after=after, upto=pin.offset) if waiting else []
@@ -208,11 +235,32 @@ def older_definition(context: TableContext, maker: Maker, heads: Mapping[str, Ta
             continue
         event = context.files(output.name).block(head.transform_block).event if head.transform_block else None
         older = from_chain(event) if isinstance(event, SetTransform) else None
-        if older is None or older.counts != maker.definition.counts:
+        if older is None or not maker.definition.agrees_with(older):
             return older or maker.definition
         if isinstance(event, SetTransform) and _inputs_replaced(event, heads):
             return older
     return None
+
+
+def has_made_rows(maker: Maker, heads: Mapping[str, TableHead]) -> bool:
+    """Whether an output of a step has ever had a row."""
+    found = [heads.get(output.name) for output in maker.outputs]
+    return any(head is not None and head.last_offset is not None for head in found)
+
+
+def refuse_older_program(maker: Maker, pins: Iterable[Pin], heads: Mapping[str, TableHead]) -> None:
+    """Refuse a step that was declared before one of its tables grew: the changes in a new column would be lost.
+
+    An input counts as it stood at its pin. It may grow at any time after that, but nothing later is read.
+    """
+    tables = [(maker.sources[pin.table], pin.schema_block) for pin in pins]
+    tables += [(output, heads[output.name].schema_block) for output in maker.written if output.name in heads]
+    for source, block in tables:
+        event = source.context.files(source.name).block(block).event if block else None
+        try:
+            refuse_old_schema(source.name, event.schema if isinstance(event, SetDataSchema) else None, source.schema)
+        except SchemaChangeRefused as refusal:
+            raise older_program(maker.name, refusal) from None
 
 
 def refuse_written_by_hand(maker: Maker, heads: Mapping[str, TableHead]) -> None:
@@ -238,8 +286,10 @@ def decide(situation: Situation, policy: OnChange) -> bool:
     older, newer = situation.older, situation.spec.definition
     if older is None:
         return situation.must_recompute
-    if newer.adds_outputs_to(older) or situation.must_recompute or older.counts == newer.counts:
+    if newer.adds_outputs_to(older) or situation.must_recompute or newer.agrees_with(older):
         return True
+    if policy == "ask" and not situation.has_made_rows:
+        return True  # no row stands that somebody would have to decide about
     if policy == "ask":
         raise definition_changed(situation.spec.name, older, newer)
     return policy == "recompute"
@@ -248,6 +298,14 @@ def decide(situation: Situation, policy: OnChange) -> bool:
 def decided(situation: Situation, policy: OnChange) -> Situation:
     """The situation with a pass over all keys to come, if the definition changed so that one is needed."""
     return situation.to_recompute() if decide(situation, policy) else situation
+
+
+def adopted(context: TableContext, situation: Situation) -> Situation:
+    """The situation with what the step takes over made its own: a run that is not refused is about to move it."""
+    if situation.own.adoption is None:
+        return situation
+    context.control.offsets.adopt(situation.own.adoption)
+    return replace(situation, own=replace(situation.own, adoption=None))
 
 
 def definition_changed(step: str, older: Definition, newer: Definition) -> DefinitionChanged:

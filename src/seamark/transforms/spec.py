@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
+import logging
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, get_args
 
 from pyspark import cloudpickle
 
-from seamark.errors import InvalidStep, SeamarkError, TableError
+from seamark.control import outputs_key
+from seamark.errors import InvalidStep, SeamarkError, TableError, nearest
 from seamark.tables.read import TableSource
 from seamark.tables.schema import Column, check_table_name
 from seamark.tables.table import Table
@@ -24,11 +29,18 @@ from seamark.transforms.declare import (
     OnChange,
     TableOrName,
 )
-from seamark.transforms.definition import Definition, is_project_module, normal_sql, source_and_digest
+from seamark.transforms.definition import Definition, FunctionText, function_text, normal_sql, require_source
+from seamark.transforms.project_files import is_project_module
 from seamark.transforms.shape import Input, Shape, make_shape
 from seamark.transforms.tracking import keys_schema, keys_table_name
 
+log = logging.getLogger("seamark.run")
+
 FindTable = Callable[[str], Table]
+
+
+class StepWarning(UserWarning):
+    """Something about a step that may be meant, and may be a mistake."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +51,30 @@ class StepSpec:
     shape: Shape
     function: Callable[..., Any]
     options: BatchTransform
-    definition: Definition
     keys_table: TableSource | None = None  # which keys were processed, for a step with track_keys
+
+    @cached_property
+    def definition(self) -> Definition:
+        """What its rows are made by. Asked for only when the program is complete: helpers may stand below the step."""
+        declared, outputs = self.options, [output.name for output in self.written]
+        if isinstance(declared.func, str):
+            normal = normal_sql(declared.func)
+            kind, function, text = "sql", self.name, FunctionText(declared.func, normal, normal)
+        else:
+            kind, function = "pandas" if declared.pandas else "python", _function_name(declared.func, self.name)
+            text = function_text(self.name, declared.func, declared.version)
+        return Definition(
+            step=self.name,
+            kind=kind,
+            function=function,
+            source=text.source,
+            digest=text.digest,
+            inputs=tuple((i.table, i.required, i.join_keys) for i in self.shape.inputs),
+            outputs=tuple(outputs),
+            keys=self.shape.keys,
+            version=declared.version,
+            first_digest=text.first_digest,
+        )
 
     @property
     def sources(self) -> Mapping[str, TableSource]:
@@ -62,6 +96,16 @@ class StepSpec:
         return bad_output(self.shape, output, error)
 
     @property
+    def filled(self) -> tuple[str, ...]:
+        """The tables that its positions and failed keys are about, by name."""
+        return tuple(output.name for output in self.written)
+
+    @property
+    def outputs_key(self) -> str:
+        """The same as the control database names them."""
+        return outputs_key(self.filled)
+
+    @property
     def written(self) -> tuple[TableSource, ...]:
         """All tables that a commit of the step writes."""
         return (*self.shape.outputs, *((self.keys_table,) if self.keys_table else ()))
@@ -75,10 +119,14 @@ def resolve(declared: BatchTransform, find: FindTable) -> StepSpec:
     inputs = [_input(name, given, find) for given in declared.inputs]
     outputs = [_table(given, find).source for given in declared.outputs]
     shape = make_shape(name, inputs, outputs, declared.transform_keys)
+    _check_parameters(shape, declared.func)
     _check_pandas(shape, declared)
     keys_table = _keys_table(name, shape) if declared.track_keys else None
-    function = _callable(declared, shape)
-    return StepSpec(name, shape, function, declared, _definition(name, declared, shape, keys_table), keys_table)
+    if not isinstance(declared.func, str):
+        require_source(name, declared.func, declared.version)
+    if declared.transform_keys is None and not shape.keys:
+        _say_one_result(shape)
+    return StepSpec(name, shape, _callable(declared, shape), declared, keys_table)
 
 
 def _own_name(declared: BatchTransform) -> str:
@@ -151,6 +199,54 @@ def _check_pandas(shape: Shape, declared: BatchTransform) -> None:
         )
 
 
+def _check_parameters(shape: Shape, function: Callable[..., Any] | str) -> None:
+    misfit = None if isinstance(function, str) else call_misfit(function, len(shape.inputs))
+    if misfit is not None:
+        raise InvalidStep(
+            f"step '{shape.step}': its function {misfit}, and it has {len(shape.inputs)} input(s): "
+            f"{', '.join(source.table for source in shape.inputs)}. It was not added.",
+            hint="give the function one parameter for each input, in the order of inputs=[…].",
+        )
+
+
+def call_misfit(function: Callable[..., Any], given: int) -> str | None:
+    """What a function takes, if it cannot be called with so many arguments; None if it can, or does not say."""
+    try:
+        signature = inspect.signature(function, follow_wrapped=False)
+    except (TypeError, ValueError):
+        return None
+    try:
+        signature.bind(*range(given))
+    except TypeError:
+        return f"takes {signature}"
+    return None
+
+
+def _say_one_result(shape: Shape) -> None:
+    """Say that a step has no transform keys though nobody asked for that, and which columns may have been meant."""
+    keys = [name for name in shape.outputs[0].schema.key if all(name in o.schema.key for o in shape.outputs)]
+    columns = shape.primary.columns
+    meant = [f"'{close}' of '{shape.primary.table}' for '{k}'" for k in keys if (close := _nearest(k, columns))]
+    for source in shape.inputs:
+        found = [name for name in keys if name in source.columns] if source is not shape.primary else []
+        meant += [f"'{name}' of '{source.table}', with transform_keys=[\"{name}\"]" for name in found]
+    text = (
+        f"step '{shape.step}': no column of the outputs' key ({', '.join(keys) or 'none in common'}) is one of its "
+        f"first input '{shape.primary.table}', so that all of it is one result, which any change computes as a whole. "
+        + (f"Did you mean {', '.join(meant)}? " if meant else "")
+        + "If one result is meant, give transform_keys=[]."
+    )
+    log.warning("%s", text)
+    warnings.warn(text, StepWarning, stacklevel=5)
+
+
+def _nearest(name: str, columns: Sequence[str]) -> str | None:
+    """The column that a name is most like, whatever the case of the letters."""
+    lower = {column.lower(): column for column in columns}
+    close = nearest(name.lower(), lower)
+    return lower[close] if close else None
+
+
 def _keys_table(name: str, shape: Shape) -> TableSource:
     context = shape.primary.source.context
     columns = tuple(Column(key, shape.key_types[key], True) for key in shape.keys)
@@ -186,21 +282,5 @@ def sql_function(text: str, names: Sequence[str], source: TableSource) -> Callab
     return run
 
 
-def _definition(name: str, declared: BatchTransform, shape: Shape, keys_table: TableSource | None) -> Definition:
-    if isinstance(declared.func, str):
-        kind, function, source, digest = "sql", name, declared.func, normal_sql(declared.func)
-    else:
-        kind, function = "pandas" if declared.pandas else "python", getattr(declared.func, "__qualname__", name)
-        source, digest = source_and_digest(name, declared.func, declared.version)
-    outputs = [output.name for output in shape.outputs] + ([keys_table.name] if keys_table else [])
-    return Definition(
-        step=name,
-        kind=kind,
-        function=function,
-        source=source,
-        digest=digest,
-        inputs=tuple((i.table, i.required, i.join_keys) for i in shape.inputs),
-        outputs=tuple(outputs),
-        keys=shape.keys,
-        version=declared.version,
-    )
+def _function_name(function: Callable[..., Any], step: str) -> str:
+    return str(getattr(function, "__qualname__", step))

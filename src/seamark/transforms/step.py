@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
 
-from seamark.control import TableHead
+from seamark.control import FailedKey, TableHead
 from seamark.ledger.verify import VerifyReport
 from seamark.tables.context import TableContext
+from seamark.tables.evolve import grow_declared
+from seamark.tables.publish import begun_heads
 from seamark.tables.read import TableSource, read_changes
 from seamark.transforms.attempt import Attempt, attempt
-from seamark.transforms.begin import Makers, begin_chains
-from seamark.transforms.changelist import ChangeList, KeyFrames, Recipe
+from seamark.transforms.begin import Makers, all_tables, ready_tables
+from seamark.transforms.changelist import ChangeList, KeyFrames, Recipe, is_known_empty, not_read
 from seamark.transforms.declare import RunConfig
 from seamark.transforms.failures import failure_frame
 from seamark.transforms.fetch import read_interval
@@ -26,7 +28,18 @@ from seamark.transforms.replay import replay_table
 from seamark.transforms.report import StepPlan, StepReport
 from seamark.transforms.run import OnBatch, StepRun, Work, silent
 from seamark.transforms.scope import no_keys
-from seamark.transforms.situation import Known, Situation, decide, decided, look, watermark_to_come
+from seamark.transforms.situation import (
+    Known,
+    Situation,
+    adopted,
+    decide,
+    decided,
+    has_made_rows,
+    look,
+    older_definition,
+    refuse_older_program,
+    watermark_to_come,
+)
 from seamark.transforms.spec import StepSpec
 from seamark.transforms.ways import by_changes, by_columns, covers_pins, through_all_keys
 
@@ -84,28 +97,38 @@ class Step:
         """
         config = config or RunConfig()
         situation = look(self._context, self.spec, known or Known.of(self._context))
-        if situation.is_settled and not watermark_to_come(self._context, situation):
+        if situation.is_settled and situation.own.adoption is None and not watermark_to_come(self._context, situation):
+            grow_declared(all_tables(self.spec), situation.heads)
             return StepReport(self.name)
         return self._run(config, "run", lambda run: self._settle(run, config), on_batch)
 
     def run_changelist(self, changes: ChangeList, config: RunConfig | None = None) -> StepReport:
         """Compute the keys that given changes of inputs lead to, changed or not. No position moves."""
         config = config or RunConfig()
+        for table in changes.changes:
+            if table not in self.inputs:
+                raise not_read(table, f"step '{self.name}' does not read it", self.inputs)
+        if changes.has_no_rows:
+            return StepReport(self.name)
 
         def work(run: StepRun) -> None:
             situation = self._pinned(run, config)
             for scope, keys in changed_rows(run, situation, changes):
-                run.do(situation, Work(scope, "changelist", keys=keys))
+                run.do_given(situation, Work(scope, "changelist", keys=keys))
 
         return self._run(config, "changelist", work)
 
     def run_idx(self, keys: Any, config: RunConfig | None = None) -> StepReport:
         """Compute the keys of a frame, changed or not. No position moves."""
         config = config or RunConfig()
+        if is_known_empty(keys):
+            if not isinstance(keys, list):  # the columns of a frame are looked at all the same
+                key_rows(self.spec.shape, keys)
+            return StepReport(self.name)
 
         def work(run: StepRun) -> None:
             scope, texts = given_scope(run, keys)
-            run.do(self._pinned(run, config), Work(scope, "keys", keys=texts))
+            run.do_given(self._pinned(run, config), Work(scope, "keys", keys=texts))
 
         return self._run(config, "keys", work)
 
@@ -119,7 +142,7 @@ class Step:
         def work(run: StepRun) -> None:
             situation = self._pinned(run, config)
             failed = [entry for entry in situation.failed if keys is None or entry.key in chosen]
-            for columns, texts in by_columns(run, failed).items():
+            for columns, texts in by_columns(run.shape, failed, run.tried).items():
                 scope, _ = given_scope(run, keys_of(texts, columns, run.shape.key_types))
                 run.do(situation, Work(scope, "retry", keys=tuple(texts)))
 
@@ -140,7 +163,7 @@ class Step:
 
     def _failed(self, keys: Any) -> set[str]:
         """The keys that failed, all or those of a frame, as texts."""
-        failed = {entry.key for entry in self._context.control.index.failed_keys(self.name)}
+        failed = {entry.key for entry in self.failed_keys()}
         return failed if keys is None else failed & set(key_texts(distinct(key_rows(self.spec.shape, keys))))
 
     # --- looking ------------------------------------------------------------------------------------------------------
@@ -149,18 +172,24 @@ class Step:
         """What a run would do now."""
         return plan_step(self._context, look(self._context, self.spec, known or Known.of(self._context)))
 
-    def get_changed_idx(self) -> DataFrame:
-        """The keys that a run would take now, as a Spark frame."""
-        return changed_idx(self._context, self._as_a_run_would())
+    def definition_changed(self, heads: Mapping[str, TableHead]) -> bool:
+        """Whether rows stand that another definition of the step has made."""
+        return has_made_rows(self.spec, heads) and older_definition(self._context, self.spec, heads) is not None
 
-    def get_changed_idx_count(self) -> int:
-        """How many keys a run would take now."""
-        return changed_idx_count(self._context, self._as_a_run_would())
+    def get_changed_idx(self, config: RunConfig | None = None) -> DataFrame:
+        """The keys that a run with this configuration would take now, as a Spark frame."""
+        config = config or RunConfig()
+        return changed_idx(self._context, self._as_a_run_would(config), config)
 
-    def _as_a_run_would(self) -> Situation:
+    def get_changed_idx_count(self, config: RunConfig | None = None) -> int:
+        """How many keys a run with this configuration would take now."""
+        config = config or RunConfig()
+        return changed_idx_count(self._context, self._as_a_run_would(config), config)
+
+    def _as_a_run_would(self, config: RunConfig) -> Situation:
         """Where the step stands; where a run would ask about a changed definition, as if the rows were kept."""
         situation = look(self._context, self.spec, Known.of(self._context))
-        policy = self.spec.options.on_change
+        policy = config.on_change or self.spec.options.on_change
         return decided(situation, "keep" if policy == "ask" else policy)
 
     def refuse_moved_offsets(self) -> None:
@@ -170,10 +199,13 @@ class Step:
         """What differs when the commits of one of its tables are computed again."""
         return replay_table(self._context, self.spec, table, head)
 
+    def failed_keys(self) -> tuple[FailedKey, ...]:
+        """The keys that failed, as they are recorded."""
+        return Known.of(self._context).own_rows(self._context, self.spec).failed
+
     def failures(self) -> pd.DataFrame:
         """The keys that failed, as a pandas frame: key columns, error, attempts, process_ts, retry_after."""
-        failed = self._context.control.index.failed_keys(self.name)
-        return failure_frame(failed, self.transform_keys, self.spec.shape.key_types)
+        return failure_frame(self.failed_keys(), self.transform_keys, self.spec.shape.key_types)
 
     # --- how a run goes -----------------------------------------------------------------------------------------------
 
@@ -212,13 +244,19 @@ class Step:
         return True
 
     def _pinned(self, run: StepRun, config: RunConfig) -> Situation:
-        """The step with its inputs pinned; inputs that nobody has written to get an empty chain first."""
-        situation = look(self._context, self.spec, Known.of(self._context))
-        if situation.missing:
-            begin_chains(self._context, [self.spec.shape.sources[name] for name in situation.missing], self._makers())
-            situation = look(self._context, self.spec, Known.of(self._context))
+        """The step with its tables ready and its inputs pinned. Refusals come before anything is written."""
+        policy, known = config.on_change or self.spec.options.on_change, Known.of(self._context)
+        situation = look(self._context, self.spec, known)
+        refuse_older_program(self.spec, situation.pins.values(), situation.heads)
+        decided(situation, policy)
+        ready = ready_tables(self._context, run.attempt.files, self.spec, self._makers(), known)
+        if ready is not known:
+            situation = look(self._context, self.spec, ready)
+            begun = begun_heads(run.attempt.files)
+            pins = [pin for pin in situation.pins.values() if pin.table not in begun]
+            refuse_older_program(self.spec, pins, situation.heads)
         run.attempt.read_upto(self._context, situation.pins)
-        return decided(situation, config.on_change or self.spec.options.on_change)
+        return adopted(self._context, decided(situation, policy))
 
     def _run(
         self, config: RunConfig, what: str, work: Callable[[StepRun], None], on_batch: OnBatch = silent
@@ -232,7 +270,7 @@ class Step:
             finally:
                 self._remember(run, attempt.report)
 
-        return attempt(self._context, StepReport(self.name, mode=what), self._wait, once)
+        return attempt(self._context, self.spec, StepReport(self.name, mode=what), self._wait, once)
 
     def _remember(self, run: StepRun, report: StepReport) -> None:
         """What the run changed, for whoever comes next: frames are made when somebody looks."""

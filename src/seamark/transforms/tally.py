@@ -19,7 +19,7 @@ from seamark.transforms.shape import Shape
 def count_scope(gathered: Gathered, read: Mapping[str, int | None]) -> int:
     """How many keys of a scope were computed: given keys count each, others when an input has a row for them."""
     scope, shape = gathered.scope, gathered.shape
-    if not shape.keys:
+    if not shape.keys or not gathered.is_met:
         return 0 if gathered.holds_no_key else 1
     if isinstance(scope, KeyValues | KeyFrame) and shape.shares_all_keys and not any(i.required for i in shape.inputs):
         return scope.values.num_rows if isinstance(scope, KeyValues) else scope.frame.count()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import reduce
@@ -15,12 +15,12 @@ from seamark.spark.frames import spark_frame
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
-from seamark.tables.stage import SMALL_RECORDS
+from seamark.tables.small import fits_on_driver
 from seamark.transforms.batches import Taken, cut_batches
 from seamark.transforms.candidates import computed_ahead, without_covered
 from seamark.transforms.checkpoint import RangeMark, ReadAt
 from seamark.transforms.commit import Covered
-from seamark.transforms.fetch import last_images_at_hand
+from seamark.transforms.fetch import small_last_images
 from seamark.transforms.gather import KnownRows
 from seamark.transforms.keys import columns_of, comparable, distinct, keys_of, plain, value_from_json
 from seamark.transforms.ranges import ranges_of_all_keys, rows_at_most
@@ -47,7 +47,7 @@ def by_changes(run: StepRun, situation: Situation, due: Sequence[FailedKey]) -> 
         with ExitStack() as stack:
             retried = due if number == 0 else ()
             # A key that was computed ahead may be left out if all that waits is known to hold nothing newer of it.
-            ahead = computed_ahead(run.context, run.spec.name, only_failed=len(batches) > 1)
+            ahead = computed_ahead(run.context, situation, only_failed=len(batches) > 1)
             for work in _parts(run, situation, taken, retried, ahead, stack, is_last=left == 0):
                 run.do(situation, work, batches_left=left)
 
@@ -70,9 +70,9 @@ def _parts(
     found = list(changed_keys(run.shape, changes, situation.read, situation.before))
     if len({entry.columns for entry in found}) > 1:
         # Keys of several kinds overlap: what one part leaves out a later one may compute, and replay could not tell.
-        ahead = computed_ahead(run.context, run.spec.name, only_failed=True)
+        ahead = computed_ahead(run.context, situation, only_failed=True)
     found = without_covered(found, ahead, run.shape)
-    retried = by_columns(run, due)
+    retried = by_columns(run.shape, due, run.tried)
     kinds: list[Columns] = list(dict.fromkeys([*(entry.columns for entry in found), *retried])) or [run.shape.group]
     known = _known_rows(run, situation, taken)
     left = list(taken)
@@ -93,12 +93,12 @@ def _parts(
         )
 
 
-def by_columns(run: StepRun, failed: Sequence[FailedKey]) -> dict[Columns, list[str]]:
-    """Failed keys that this run has not tried yet, by the columns that they have."""
+def by_columns(shape: Shape, failed: Sequence[FailedKey], tried: Set[str] = frozenset()) -> dict[Columns, list[str]]:
+    """Failed keys that a run has not tried yet, by the columns that they have."""
     grouped: dict[Columns, list[str]] = {}
     for entry in failed:
         columns = columns_of(entry.key)
-        if set(columns) <= set(run.shape.keys) and entry.key not in run.tried:
+        if set(columns) <= set(shape.keys) and entry.key not in tried:
             grouped.setdefault(columns, []).append(entry.key)
     return grouped
 
@@ -109,8 +109,11 @@ def _known_rows(run: StepRun, situation: Situation, taken: Sequence[Taken]) -> d
     for piece in taken:
         source = run.shape.sources[piece.table]
         reaches_pin = piece.upto == situation.pins[piece.table].offset
-        if source.schema.key and reaches_pin and 0 < piece.records <= SMALL_RECORDS:
-            known[piece.table] = KnownRows(last_images_at_hand(source, piece.blocks))
+        images = (
+            small_last_images(source, piece.blocks) if source.schema.key and reaches_pin and piece.records else None
+        )
+        if images is not None:
+            known[piece.table] = KnownRows(images)
     return known
 
 
@@ -220,7 +223,7 @@ def joined_scope(
 
 
 def _few_or_many(context: TableContext, keys: pa.Table) -> Scope:
-    if keys.num_rows <= SMALL_RECORDS:
+    if fits_on_driver(keys.num_rows, keys.nbytes):
         return KeyValues(keys)
     return KeyFrame(tuple(keys.column_names), spark_frame(context.session(), keys))
 
@@ -233,7 +236,7 @@ def _changes_together(
 ) -> None:
     with ExitStack() as stack:
         works: list[Work] = []
-        ahead = computed_ahead(run.context, run.spec.name)
+        ahead = computed_ahead(run.context, situation)
         for number, taken in enumerate(batches):
             works += _parts(run, situation, taken, due if number == 0 else (), ahead, stack, is_last=False)
         if len({work.scope.columns for work in works}) > 1:

@@ -13,9 +13,10 @@ from pyspark.sql import functions as F
 from seamark.errors import FrameMismatch, NoSuchRow
 from seamark.ledger import ExecuteTransform, Op
 from seamark.tables.context import TableContext
-from seamark.tables.frames import CheckedFrame, LocalFrame, check_frame, quoted
+from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, check_frame, quoted
 from seamark.tables.read import TableSource, choose_values, read_changes
 from seamark.tables.schema import check_columns
+from seamark.tables.to_driver import first_small
 from seamark.transforms.checkpoint import ReadAt
 from seamark.transforms.definition import Definition
 from seamark.transforms.fetch import OFFSET, read_for
@@ -56,7 +57,7 @@ def provenance(context: TableContext, source: TableSource, key: Mapping[str, Any
     wanted = _key_row(source, key)
     head = context.control.index.head(source.name)
     found = read_for(source, KeyValues(wanted), head.last_offset if head else None)
-    rows = _rows(found, 1)
+    rows = _rows(source, found, 1)
     if not rows:
         shown = ", ".join(f"{name}={value}" for name, value in key.items())
         raise NoSuchRow(
@@ -133,9 +134,10 @@ def _input_rows(
     for source, frame in zip(shape.inputs, gathered.frames, strict=True):
         rows = _of_the_key(shape, source, frame, row)
         count = rows.rows.num_rows if isinstance(rows, LocalFrame) else rows.frame.count()
-        fresh = [one for one in _rows(rows, most) if (source.table, one[OFFSET]) not in seen]
+        first = _rows(source.source, rows, most)
+        fresh = [one for one in first if (source.table, one[OFFSET]) not in seen]
         seen.update((source.table, one[OFFSET]) for one in fresh)
-        yield source.source, fresh, max(0, count - most)
+        yield source.source, fresh, count - len(first)
 
 
 def _log_records(
@@ -150,14 +152,15 @@ def _log_records(
         source = stored_source(context, table)
         if at.offset is None:
             continue
-        names = [*definition.keys, *([facts["fast_version"]] if table == facts["wide"] else [])]
+        # Not every table of a diff has the version: in the one by time its rows are about all of them.
+        version = [facts["fast_version"]] if table == facts["wide"] and facts["fast_version"] in row else []
+        names = [*definition.keys, *version]
         values = pa.table({name: pa.array([row[name]], source.schema.column(name).type) for name in names})
         records = choose_values(source, values).of(read_changes(source, after=None, upto=at.offset))
         news = records.where(F.col("op").isin(int(Op.APPEND), int(Op.CORRECT_TO)))
         news = news.withColumnRenamed("offset", OFFSET).select(OFFSET, *map(quoted, source.schema.names))
-        rows = news.orderBy(F.desc(OFFSET)).limit(most + 1).toArrow().to_pylist()
-        left = news.count() - most if len(rows) > most else 0
-        yield source, list(reversed(rows[:most])), left
+        rows = _rows(source, SparkFrame(news.orderBy(F.desc(OFFSET))), most)
+        yield source, list(reversed(rows)), news.count() - len(rows)
 
 
 def _of_the_key(shape: Shape, source: Input, rows: CheckedFrame, row: Mapping[str, Any]) -> CheckedFrame:
@@ -169,6 +172,9 @@ def _of_the_key(shape: Shape, source: Input, rows: CheckedFrame, row: Mapping[st
     return LocalFrame(filter_rows(KeyValues(pa.Table.from_arrays(arrays, names=list(part))), rows.rows))
 
 
-def _rows(found: CheckedFrame, most: int) -> list[dict[str, Any]]:
-    table = found.rows.slice(0, most) if isinstance(found, LocalFrame) else found.frame.limit(most).toArrow()
-    return table.to_pylist()
+def _rows(source: TableSource, found: CheckedFrame, most: int) -> list[dict[str, Any]]:
+    """The first rows, at most so many, and fewer where they are large."""
+    if isinstance(found, LocalFrame):
+        return found.rows.slice(0, most).to_pylist()
+    columns = {OFFSET: pa.int64(), **{column.name: column.type for column in source.schema.columns}}
+    return first_small(found.frame, columns, most).to_pylist()

@@ -1,0 +1,67 @@
+"""Whose fault it is when a step's function fails: some key's, or of what the step runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from seamark.errors import FunctionFailed, SeamarkError, StepInterrupted
+from seamark.spark.causes import SPARK_ERRORS, Fault, explained, fault_of
+from seamark.tables.convert import misfit_in
+
+
+class KeyTrouble(Exception):
+    """The function failed on some key of a scope: which one is to be found."""
+
+    def __init__(self, cause: BaseException) -> None:
+        self.cause = cause
+        super().__init__(self.text)
+
+    @property
+    def text(self) -> str:
+        """The error in few words, as it can be kept."""
+        misfit = misfit_in(self.cause)
+        if misfit is None:
+            return explained(self.cause)
+        column, value = misfit
+        return f"the value {value} does not fit column '{column}'"
+
+
+def blamed(error: BaseException) -> Exception:
+    """The error as trouble of some key; or itself, if no key is to blame for it."""
+    if isinstance(error, SeamarkError):
+        return error
+    if isinstance(error, Exception) and fault_of(error) is not Fault.ROWS:
+        return error
+    return KeyTrouble(error)
+
+
+@contextmanager
+def interruptions_named(step: str) -> Iterator[None]:
+    """Name what stopped a step where Spark's own error does not: its first line says which call to the JVM failed."""
+    try:
+        yield
+    except SPARK_ERRORS as error:
+        if fault_of(error) is Fault.SURROUNDINGS:
+            raise interrupted(step, error) from error
+        raise
+
+
+def interrupted(step: str, error: BaseException) -> StepInterrupted:
+    """The error that stops a run when what the step runs on has failed."""
+    return StepInterrupted(
+        f"step '{step}' could not go on: {explained(error).rstrip('.')}. No key is to blame, and none was recorded as "
+        "failed; nothing of this batch was written.",
+        hint="look at memory and disk space: a worker that vanishes was most often killed because memory ran out. Give "
+        "it more, or less at once (batch_rows, batch_keys), and run again: what was committed stays.",
+    )
+
+
+def function_failed(step: str, key: str, trouble: KeyTrouble) -> FunctionFailed:
+    """The error that stops a run with `fail_fast`."""
+    error = FunctionFailed(
+        f"step '{step}' failed on key {key}: {trouble.text}. Nothing of this batch was written.",
+        hint="fix the function or the row, then run again; without fail_fast the other keys go on.",
+    )
+    error.__cause__ = trouble.cause
+    return error

@@ -1,0 +1,463 @@
+"""What counts as a change of a function: all of the project that its result depends on, however it gets there."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import json
+import logging
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import seamark as sm
+from seamark.transforms.definition import Definition, source_and_digest
+from seamark.transforms.function_form import form_of
+
+pytestmark = pytest.mark.scenario("X94")
+
+
+class Project:
+    """A folder with the file `steps` and beside it a package `pk`; each program takes the place of the one before."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._folder, self._monkeypatch = folder, monkeypatch
+        self._number = itertools.count()
+
+    def step(self, steps: str, helper: str = "") -> Any:
+        """The function `step` of a program."""
+        self.forget()
+        folder = self._folder / f"program_{next(self._number)}"
+        (folder / "pk" / "deep").mkdir(parents=True)
+        for package in ("pk", "pk/deep"):
+            (folder / package / "__init__.py").write_text("")
+        (folder / "pk" / "deep" / "text.py").write_text(textwrap.dedent(helper))
+        (folder / "steps.py").write_text(textwrap.dedent(steps))
+        self._monkeypatch.syspath_prepend(str(folder))
+        importlib.invalidate_caches()
+        return importlib.import_module("steps").step
+
+    def digest(self, steps: str, helper: str = "") -> str:
+        """The digest of the function `step` of a program."""
+        return digest_of(self.step(steps, helper))
+
+    @staticmethod
+    def forget() -> None:
+        for name in [name for name in sys.modules if name.partition(".")[0] in ("steps", "pk")]:
+            del sys.modules[name]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+    yield Project(tmp_path / "project", monkeypatch)
+    Project.forget()
+
+
+def digest_of(function: Any) -> str:
+    return source_and_digest("step", function, None)[1]
+
+
+HELPER = "def clean(x):\n    return x + 1\n"
+
+# Each is a program in which the 1 that counts can be made a 2. A `pk` is a package of the same project.
+PROGRAMS = {
+    "a helper below the step": "def step(x): return helper(x)\ndef helper(x): return x + 1\n",
+    "a constant of the module": "RATE = 1\ndef step(x): return x * RATE\n",
+    "a constant in a list": "RATES = [0, [1]]\ndef step(x): return x * RATES[1][0]\n",
+    "a constant in a dict": "RATES = {'a': {1}}\ndef step(x): return x * max(RATES['a'])\n",
+    "a text": "NAME = 'a 1'\ndef step(x): return NAME\n",
+    "a pattern": "import re\nNAME = re.compile('a 1')\ndef step(x): return NAME.sub(x)\n",
+    "a day": "from datetime import date\nDAY = date(2020, 1, 1)\ndef step(x): return x > DAY\n",
+    "an array": "import numpy as np\nRATES = np.array([1.0, 3.0])\ndef step(x): return x * RATES\n",
+    "a schema": "from pyspark.sql.types import *\nT = DecimalType(11, 1)\ndef step(x): return x.cast(T)\n",
+    "a constant of a closure": "def make(n):\n    def inner(x): return x + n\n    return inner\nstep = make(1)\n",
+    "a helper in a closure": """
+        def make(f):
+            def inner(x): return f(x)
+            return inner
+        def helper(x): return x + 1
+        step = make(helper)
+    """,
+    "a default": "RATE = 1\ndef step(x, rate=RATE): return x * rate\n",
+    "a default by name": "RATE = 1\ndef step(x, *, rate=RATE): return x * rate\n",
+    "a class method": """
+        class Cleaner:
+            @classmethod
+            def clean(cls, x): return x + cls.rate
+            rate = 1
+        def step(x): return Cleaner.clean(x)
+    """,
+    "a static method": """
+        class Cleaner:
+            @staticmethod
+            def clean(x): return x + 1
+        def step(x): return Cleaner.clean(x)
+    """,
+    "a method of an object made on the way": """
+        class Cleaner:
+            def clean(self, x): return self._more(x)
+            def _more(self, x): return x + 1
+        def step(x): return Cleaner().clean(x)
+    """,
+    "a method of an object of the module": """
+        class Cleaner:
+            def clean(self, x): return self._more(x)
+            def _more(self, x): return x + 1
+        cleaner = Cleaner()
+        def step(x): return cleaner.clean(x)
+    """,
+    "the state of an object": """
+        class Scale:
+            def __init__(self, rate): self.rate = rate
+            def by(self, x): return x * self.rate
+        scale = Scale(1)
+        def step(x): return scale.by(x)
+    """,
+    "the state of an object in slots": """
+        from dataclasses import dataclass
+        @dataclass(frozen=True, slots=True)
+        class Scale:
+            rate: int
+        scale = Scale(1)
+        def step(x): return x * scale.rate
+    """,
+    "a property": """
+        class Scale:
+            @property
+            def rate(self): return 1
+        scale = Scale()
+        def step(x): return x * scale.rate
+    """,
+    "a method of the class above": """
+        class Base:
+            def clean(self, x): return x + 1
+        class Cleaner(Base):
+            def clean(self, x): return super().clean(x)
+        cleaner = Cleaner()
+        def step(x): return cleaner.clean(x)
+    """,
+    "an object that is called": """
+        class Scale:
+            def __call__(self, x): return x * 1
+        scale = Scale()
+        def step(x): return scale(x)
+    """,
+    "an enumeration": """
+        from enum import Enum
+        class Rate(Enum):
+            LOW = 1
+        def step(x): return x * Rate.LOW.value
+    """,
+    "a default of a data class": """
+        from dataclasses import dataclass
+        @dataclass
+        class Scale:
+            rate: int = 1
+        def step(x): return x * Scale().rate
+    """,
+    "a function in a dict": "TABLE = {'c': lambda x: x + 1, 'd': lambda x: x}\ndef step(x): return TABLE['c'](x)\n",
+    "a function in a list": "def f(x): return x + 1\nTABLE = [(f,)]\ndef step(x): return TABLE[0][0](x)\n",
+    "a partial": """
+        from functools import partial
+        def f(n, x): return x + n
+        g = partial(f, 1)
+        def step(x): return g(x)
+    """,
+    "a function in a partial": """
+        from functools import partial
+        def f(n, x): return x + n + 1
+        g = partial(f, n=3)
+        def step(x): return g(x)
+    """,
+    "a partial that is the step": "from functools import partial\ndef f(n, x): return x + n\nstep = partial(f, 1)\n",
+    "a method that is the step": """
+        class Scale:
+            def __init__(self, rate): self.rate = rate
+            def by(self, x): return x * self.rate
+        step = Scale(1).by
+    """,
+    "a decorator": """
+        import functools
+        def deco(fn):
+            @functools.wraps(fn)
+            def w(x): return fn(x) + 1
+            return w
+        @deco
+        def step(x): return x
+    """,
+    "a decorator that says nothing of what it wraps": """
+        def deco(fn):
+            def w(x): return fn(x)
+            return w
+        @deco
+        def step(x): return x + 1
+    """,
+    "an argument of a decorator": """
+        def plus(n):
+            def deco(fn):
+                def w(x): return fn(x) + n
+                return w
+            return deco
+        @plus(1)
+        def step(x): return x
+    """,
+    "a cached function": "import functools\n@functools.cache\ndef f(x): return x + 1\ndef step(x): return f(x)\n",
+    "a dispatched function": """
+        import functools
+        @functools.singledispatch
+        def f(x): return x
+        @f.register
+        def _(x: int): return x + 1
+        def step(x): return f(x)
+    """,
+    "a class inside the function": """
+        RATE = 1
+        def step(x):
+            class Inner:
+                def rate(self): return RATE
+            return x * Inner().rate()
+    """,
+    "a constant in a comprehension": "RATE = 1\ndef step(x): return [y * RATE for y in x]\n",
+    "a module that is handed on": """
+        import sys
+        RATE = 1
+        ME = sys.modules[__name__]
+        def step(x): return getattr(ME, "RATE")
+    """,
+}
+FROM_A_PACKAGE = {
+    "by its name": "from pk.deep.text import clean\ndef step(x): return clean(x)\n",
+    "by another name": "from pk.deep.text import clean as c\ndef step(x): return c(x)\n",
+    "by three attributes": "import pk.deep.text\ndef step(x): return pk.deep.text.clean(x)\n",
+    "by a module": "from pk.deep import text\ndef step(x): return text.clean(x)\n",
+    "imported by the function": "def step(x):\n    from pk.deep.text import clean\n    return clean(x)\n",
+    "its module imported by the function": "def step(x):\n    import pk.deep.text\n    return pk.deep.text.clean(x)\n",
+    "its module imported under another name": "def step(x):\n    import pk.deep.text as t\n    return t.clean(x)\n",
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_a_change_is_seen_wherever_it_is(project: Project, program: str) -> None:
+    assert "1" in program
+    once = project.digest(program)
+    assert project.digest(f"# a comment\n{textwrap.dedent(program)}") == once
+    assert project.digest(_changed(program)) != once
+
+
+def _changed(program: str) -> str:
+    before, after = program.rsplit("1", 1)
+    return f"{before}2{after}"
+
+
+@pytest.mark.parametrize("program", FROM_A_PACKAGE.values(), ids=FROM_A_PACKAGE)
+def test_a_helper_in_a_package_is_followed(project: Project, program: str) -> None:
+    once = project.digest(program, HELPER)
+    assert project.digest(program, f"# the same\n{HELPER}") == once
+    assert project.digest(program, _changed(HELPER)) != once
+
+
+def test_names_of_the_function_itself_are_not_those_of_the_module(project: Project) -> None:
+    """`posts` is a table in the module and a frame in the function: what the module's holds does not count."""
+    program = """
+        posts, n, found, error = [1], [1], [1], [1]
+        def step(posts, *others, key=None, **more):
+            for n in others:
+                pass
+            def inner(found=2):
+                return found
+            try:
+                return [posts for posts in others], inner, (lambda n: n)
+            except ValueError as error:
+                return error
+    """
+    assert project.digest(program) == project.digest(program.replace("[1]", "[2]"))
+
+
+def test_where_the_project_lies_does_not_count(project: Project) -> None:
+    program = "from pathlib import Path\nDATA = Path(__file__).parent / 'x.csv'\nNAME = __file__[:-9]\n"
+    program += "def step(x): return DATA, NAME.rpartition('/')[0]\n"
+    assert project.digest(program) == project.digest(program)
+
+
+def test_what_functions_write_to_is_no_constant(project: Project) -> None:
+    """A cache is empty in one process and full in another: neither is a change of the function."""
+    program = """
+        CACHE, CALLS, COUNT = {}, [], 0
+        class Meter:
+            def __init__(self): self.seen = 0
+            def tick(self): self.seen += 1
+        meter = Meter()
+        def step(x):
+            global COUNT
+            COUNT += 1
+            CALLS.append(x)
+            meter.tick()
+            if x not in CACHE:
+                CACHE[x] = x + 1
+            return CACHE[x]
+    """
+    fresh = project.digest(program)
+    used = project.step(program)
+    for number in range(3):
+        used(number)
+    assert digest_of(used) == fresh
+    assert form_of(used).unfollowed == {}
+
+
+# --- the same in every process ----------------------------------------------------------------------------------------
+
+
+def test_the_digest_is_the_same_in_every_process(tmp_path: Path) -> None:
+    program = """
+        from enum import Enum
+        class Kind(Enum):
+            A = "a"
+            B = "b"
+        class Thing:
+            def __init__(self): self.names = {"x", "y", "z", "w"}
+            def all(self): return sorted(self.names)
+        thing, plain = Thing(), object
+        NAMES = frozenset({"a", "b", "c", "d", Kind.A, Kind.B, ("e", "f")})
+        BY_NAME = {"n": NAMES, "k": {Kind.B: {"q", "r", "s"}}}
+        LOOP = [NAMES]
+        LOOP.append(LOOP)
+        def helper(x): return step(x) if x else thing.all()
+        def step(x): return helper(x), NAMES, BY_NAME, LOOP, (lambda y: y)(x), {"i", "j"}
+    """
+    (tmp_path / "steps.py").write_text(textwrap.dedent(program))
+    code = "import steps; from seamark.transforms.function_form import form_of; print(form_of(steps.step).text)"
+    told = set()
+    for seed in ("0", "1", "2"):
+        path = os.pathsep.join([str(tmp_path), *sys.path])
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": path}
+        command = [sys.executable, "-c", code]
+        told.add(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+    assert len(told) == 1
+    assert "0x" not in told.pop()
+
+
+def test_circles_of_every_kind_come_to_an_end(project: Project) -> None:
+    program = """
+        import functools, sys
+        class Node:
+            def __init__(self): self.next = self; self.all = [self]
+            def go(self): return self.next.go(), Node, step
+        node = Node()
+        RING = {"ring": None}
+        RING["ring"] = RING
+        def one(x): return two(x)
+        def two(x): return one(x), node.go(), RING, deep
+        deep = functools.partial(one, two, step=lambda: step)
+        def step(x): return one(x)
+        step.__wrapped__ = step
+    """
+    form = form_of(project.step(program))
+    assert "?" not in form.text
+    assert form.unfollowed == {}
+
+
+def test_what_is_nested_too_deeply_is_said(project: Project) -> None:
+    program = "DEEP = []\nfor _ in range(100_000):\n    DEEP = [DEEP]\ndef step(x): return DEEP, x\n"
+    assert form_of(project.step(program)).unfollowed == {"step": "what it uses is nested too deeply"}
+
+
+def test_installed_packages_are_not_looked_into(project: Project) -> None:
+    program = """
+        import json, logging, math
+        import pandas as pd
+        from pyspark.sql import functions as F
+        log = logging.getLogger("x")
+        def step(x):
+            log.info("%s", math.pi)
+            return pd.concat([x]), json.dumps(x), F.col("a"), pd.NA, len(x)
+    """
+    form = form_of(project.step(program))
+    assert form.unfollowed == {}
+    assert " with " not in form.text
+
+
+# --- what cannot be followed ------------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_followed_is_said_once_with_its_name_and_version(project: Project, caplog: Any) -> None:
+    program = """
+        import collections, io
+        import pandas as pd
+        model = io.StringIO("weights")
+        class Client:
+            def __init__(self): self.session = iter([1])
+            def get(self, x): return next(self.session)
+        client = Client()
+        NAMES = {"lookup": pd.DataFrame({"a": [1]})}
+        made = {}
+        exec("def helper(x): return x", made)
+        helper = made["helper"]
+        def step(x): return model.read(), client.get(x), NAMES["lookup"], helper(x), eval("x")
+    """
+    function = project.step(program)
+    with caplog.at_level(logging.WARNING, "seamark"):
+        digest_of(function)
+        digest_of(function)
+        source_and_digest("with a version", function, "1")
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith("step 'step' uses what cannot be followed")
+    for name in (".model (_io.StringIO)", ".client.session", "DataFrame", ".helper (a function:", "eval() in step"):
+        assert name in said, name
+    assert 'version="1"' in said
+
+
+SCALE = "RATE = 1\ndef step(numbers): return numbers.selectExpr('id', f'n * {RATE} AS n')\n"
+
+
+def scaling(ds: sm.DataStore, function: Any) -> tuple[sm.Table, sm.Table]:
+    """A store in which `scaled` is made from `numbers` by a function."""
+    numbers = ds.table("numbers", "id long, n long", key="id")
+    scaled = ds.table("scaled", "id long, n long", key="id")
+    ds.add(sm.BatchTransform(function, inputs=[numbers], outputs=[scaled], name="scale"))
+    return numbers, scaled
+
+
+def test_a_changed_constant_is_asked_about(open_store: Any, project: Project, rows: Any) -> None:
+    numbers, scaled = scaling(before := open_store(), project.step(SCALE))
+    numbers.upsert([{"id": 1, "n": 5}])
+    before.run()
+    _, scaled = scaling(after := open_store(), project.step(SCALE.replace("1", "2")))
+    error = after.run().steps["scale"].error
+    assert isinstance(error, sm.errors.DefinitionChanged)
+    assert "a function, class or constant that it uses has changed" in error.message
+    assert after.run(on_change="recompute").ok
+    assert rows(scaled) == [(1, 10)]
+
+
+def test_a_chain_of_an_earlier_version_is_taken_over_without_asking(
+    open_store: Any, project: Project, monkeypatch: Any
+) -> None:
+    plain = Definition.set_transform
+
+    def as_before(self: Definition, ids: Any) -> Any:
+        event = plain(replace(self, digest=self.first_digest), ids)
+        head, body = event.transform.queries
+        facts = {name: fact for name, fact in json.loads(head.query).items() if name != "form"}
+        queries = (replace(head, query=json.dumps(facts)), body)
+        return replace(event, transform=replace(event.transform, queries=queries))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Definition, "set_transform", as_before)
+        numbers, _ = scaling(store := open_store(), project.step(SCALE))
+        numbers.upsert([{"id": 1, "n": 5}])
+        store.run()
+
+    numbers, _ = scaling(store := open_store(), project.step(SCALE))
+    assert not store.run().did_something  # the same function, as far as the first form can tell
+    assert store.verify(replay=True).not_replayable == 0
+    numbers.upsert([{"id": 2, "n": 5}])
+    assert store.run().ok
+    scaling(store := open_store(), project.step(SCALE.replace("1", "2")))  # now what is finer counts
+    assert isinstance(store.run().steps["scale"].error, sm.errors.DefinitionChanged)
