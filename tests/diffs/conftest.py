@@ -113,6 +113,17 @@ class Visits:
                 assert dict.fromkeys(row) | standing.pop(row["VisitID"]) == row  # a column may have come since
         return [standing[key] for key in sorted(standing)]
 
+    def lines_left(self, table: str) -> list[dict[str, Any]]:
+        """The rows of a keyed table whose key is not the visit's alone, as its records leave them."""
+        own, standing = self.store.table(table).schema, {}
+        for line in self.lines(table):
+            key = tuple(line[name] for name in own.key)
+            assert (key in standing) == (line["op"] != sm.Op.APPEND), line
+            standing[key] = {name: line[name] for name in own.names}
+            if line["op"] == sm.Op.RETRACT:
+                del standing[key]
+        return list(standing.values())
+
     def records(self) -> list[dict[str, Any]]:
         """All records of the diff. Each holds to the rule of versions."""
         found = self.lines("visits_visit_log_slow")

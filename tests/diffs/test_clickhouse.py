@@ -193,7 +193,7 @@ def test_a_deleted_visit_leaves_no_row(tmp_path, spark, monkeypatch, fast_delete
     site.bring("joined_visits", (1, 3, "Z", None))
     site.run()
     site.check()
-    assert [row[:2] for row in site.final()] == [(1, 1003), (2, 1001)]
+    assert [row[:2] for row in site.final()] == [(1, 2003), (2, 1001)]
 
 
 def test_a_table_that_was_dropped_is_filled_again(site):

@@ -46,18 +46,22 @@ def test_a_visit_that_two_logs_say_is_gone_is_taken_back_once(make_visits):
     assert visits.standing() == {1: ""}
 
 
-def test_a_delete_takes_back_the_newest_version_that_any_log_tells_of(make_visits):
+def test_what_a_side_log_knows_of_a_newer_version_may_be_of_the_next_life(make_visits):
     visits = make_visits(logs=GONE, deleted="gone")
     visits.fast(1, "+1 -1 +2")
     visits.visits((1, 2, "X", False))
     visits.run()
-    visits.fast(1, "-2 +3 -3 +5")
+    visits.fast(1, "-2 +3")
     visits.visits((1, 3, None, True))
+    visits.fast(1, "+5")
     visits.bring("joined_costs", (1, 5, 10, False))
-    visits.run()
+    assert visits.run().too_late == 1
+    assert visits.told() == {1: "-2 +1002 -1002 +2 -3"}
 
-    assert visits.told() == {1: "-2 +1002 -1002 +2 -5"}
-    assert visits.standing() == {1: ""}
+    visits.visits((1, 5, "back", False))
+    visits.run()
+    assert visits.told() == {1: "-5 +2005"}
+    assert visits.standing() == {1: "+2005"}
 
 
 def test_days_expire_as_days(make_visits, clock):

@@ -1,4 +1,7 @@
-"""Random histories of a fast and a slow supplier: the slow one writes what plain Python says it should."""
+"""Random histories of a fast and a slow supplier: the slow one writes what plain Python says it should.
+
+Visits live several times, runs are cut anywhere, time passes, and sessions are in other time zones.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,10 @@ import importlib.util
 import random
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +28,8 @@ Entry, Log, Oracle = oracle.Entry, oracle.Log, oracle.Oracle
 MULTIPLIER = 20
 BAD = (MULTIPLIER, -1, None, 999)
 RULES = {"title": "overwrite", "first": "keep", "revenue": "sum", "cost": "max", "goals": "append", "fee": "sum"}
+ZONES = ("UTC", "America/Los_Angeles", "Pacific/Kiritimati")
+DAYS = 30  # the time to live
 
 
 @dataclass
@@ -39,16 +46,20 @@ class History:
 
     population = range(1, 7)
 
-    def __init__(self, make_visits: Callable[..., Any], seed: int) -> None:
-        self.chance = random.Random(seed)
+    def __init__(self, make_visits: Callable[..., Any], seed: int, clock: Any) -> None:
+        self.chance, self.clock = random.Random(seed), clock
         self.keyed_visits, self.keyed_conversions = self.chance.random() < 0.5, self.chance.random() < 0.5
         fast_deletes = self.chance.random() < 0.5
+        self.has_ttl, self.timed_conversions = self.chance.random() < 0.6, self.chance.random() < 0.5
+        self.timed_conversions = self.timed_conversions and self.has_ttl
         marks = "" if self.keyed_visits else ", gone boolean"
+        seen = ", seen timestamp" if self.has_ttl else ""
         conversion = "ConversionID long, " if self.keyed_conversions else ""
         self.visits = make_visits(
             logs={
-                "joined_visits": f"VisitID long, y_VisitVersion int, title string, first string{marks}",
-                "joined_conversions": f"{conversion}VisitID long, y_VisitVersion int, revenue long, fee double",
+                "joined_visits": f"VisitID long, y_VisitVersion int, title string, first string{seen}{marks}",
+                "joined_conversions": f"{conversion}VisitID long, y_VisitVersion int, revenue long, fee double"
+                + (seen if self.timed_conversions else ""),
                 "joined_costs": "VisitID long, y_VisitVersion int, cost int, goals array<int>",
             },
             keys=({"joined_visits": "VisitID"} if self.keyed_visits else {})
@@ -57,23 +68,30 @@ class History:
             multiplier=MULTIPLIER,
             fast_deletes=fast_deletes,
             deleted=None if self.keyed_visits else "gone",
+            ttl=("seen", f"{DAYS} days") if self.has_ttl else None,
         )
         visit_key = "VisitID" if self.keyed_visits else None
         ids = ("ConversionID",) if self.keyed_conversions else ()
+        self.times = ("seen",) if self.has_ttl else ()
+        late = self.times if self.timed_conversions else ()
         self.log = {
-            "visits": Log("joined_visits", ("title", "first"), visit_key, self.keyed_visits),
-            "conversions": Log("joined_conversions", (*ids, "revenue", "fee"), "C" if self.keyed_conversions else None),
+            "visits": Log("joined_visits", ("title", "first", *self.times), visit_key, self.keyed_visits),
+            "conversions": Log(
+                "joined_conversions", (*ids, "revenue", "fee", *late), "C" if self.keyed_conversions else None
+            ),
             "costs": Log("joined_costs", ("cost", "goals")),
-        }  # fmt: skip
-        rules = RULES | dict.fromkeys(ids, "overwrite")
-        self.oracle = Oracle(list(self.log.values()), rules, MULTIPLIER, fast_deletes=fast_deletes)
+        }
+        rules = RULES | dict.fromkeys((*ids, *self.times), "overwrite")
+        ttl = "seen" if self.has_ttl else None
+        self.oracle = Oracle(list(self.log.values()), rules, MULTIPLIER, fast_deletes=fast_deletes, ttl=ttl)
         self.fast_deletes = fast_deletes
         self.newest: dict[int, int] = {}  # what the fast supplier has published of visits that live
         self.told: dict[int, int] = {}  # and what the first log has told of it
         self.last: dict[int, int] = {}  # also of those that are gone
         self.rows: dict[int, tuple[Any, ...]] = {}  # the first log's row of each visit, if it is keyed
         self.conversions: dict[int, tuple[Any, ...]] = {}
-        self.diary = [f"seed {seed}", f"keyed: {self.keyed_visits}, {self.keyed_conversions}", f"{fast_deletes=}"]
+        self.diary = [f"seed {seed}", f"keyed: {self.keyed_visits}, {self.keyed_conversions}", f"{fast_deletes=}",
+                      f"ttl: {self.has_ttl}, {self.timed_conversions}"]  # fmt: skip
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -84,6 +102,35 @@ class History:
     def drop(self, log: str, visit: int, row: int) -> None:
         """A row of a visit that a keyed log loses."""
         self.visits.delete(log, (row,))
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def horizon(self) -> Any:
+        return self.clock.now() - timedelta(days=DAYS)
+
+    def pass_time(self) -> None:
+        if self.has_ttl:
+            days = self.chance.choice([0.5, 3, 12])
+            self.diary.append(f"{days} days pass")
+            self.clock.advance(days=days)
+
+    def moment(self) -> tuple[Any, ...]:
+        """When a visit was seen, as the columns of a row: now and then too long ago."""
+        days = self.chance.choice([0, 0, 1, 5, 20, 29, 31, None])
+        return (None if days is None else self.clock.now() - timedelta(days=days),) if self.has_ttl else ()
+
+    @contextmanager
+    def zone(self) -> Iterator[None]:
+        """A session in one of several time zones."""
+        conf, zone = self.visits.store.spark.conf, self.chance.choice(ZONES)
+        before = conf.get("spark.sql.session.timeZone")
+        conf.set("spark.sql.session.timeZone", zone)
+        self.diary.append(f"in {zone}")
+        try:
+            yield
+        finally:
+            conf.set("spark.sql.session.timeZone", before)
 
     # --- the fast supplier and the first log --------------------------------------------------------------------------
 
@@ -104,25 +151,29 @@ class History:
         title, first = (self.chance.choice(["a", "b", "c", None]) for _ in range(2))
         if fast is not None and 0 <= fast < MULTIPLIER:
             self.told[visit] = fast
-        self.bring_visits([(visit, fast, title, first)])
+        self.bring_visits([(visit, fast, title, first, *self.moment())])
 
     def bring_visits(self, rows: list[tuple[Any, ...]], *, gone: bool = False) -> None:
         self.diary.append(f"visits {rows}{' gone' if gone else ''}")
         entries = self.log["visits"].entries
         for row in rows:
-            values = (("title", row[2]), ("first", row[3]))
+            values = self.visit_values(row)
             if not self.keyed_visits:
                 entries.append(Entry("+A", row[0], row[1], values, gone=gone))
                 continue
             before = self.rows.get(row[0])
             if before == row:
                 continue
+            new = Entry("+A" if before is None else "+C", row[0], row[1], values, row=row[0])
             if before is not None:
-                was = (("title", before[2]), ("first", before[3]))
-                entries.append(Entry("-C", before[0], before[1], was, row=row[0]))
-            entries.append(Entry("+A" if before is None else "+C", row[0], row[1], values, row=row[0]))
+                was = self.visit_values(before)
+                entries.append(Entry("-C", before[0], before[1], was, row=row[0], then=new))
+            entries.append(new)
             self.rows[row[0]] = row
         self.put("joined_visits", rows[0][0], *[row if self.keyed_visits else (*row, gone) for row in rows])
+
+    def visit_values(self, row: tuple[Any, ...]) -> tuple[tuple[str, Any], ...]:
+        return tuple(zip(("title", "first", *self.times), row[2:], strict=True))
 
     def late_or_doubled(self) -> None:
         """An append-only first log brings rows of versions that were left behind, and the same visit twice."""
@@ -131,14 +182,14 @@ class History:
             return
         visit = self.chance.choice(living)
         versions = [self.chance.randint(0, self.told[visit]) for _ in range(self.chance.randint(1, 3))]
-        self.bring_visits([(visit, fast, self.chance.choice(["d", None]), "late") for fast in versions])
+        self.bring_visits([(visit, f, self.chance.choice(["d", None]), "late", *self.moment()) for f in versions])
 
     def bad(self) -> None:
         living = sorted(self.told)
         if living:
             visit, fast = self.chance.choice(living), self.chance.choice(BAD)
             if self.chance.random() < 0.5:
-                self.bring_visits([(visit, fast, "bad", None)])
+                self.bring_visits([(visit, fast, "bad", None, *self.moment())])
             else:
                 self.convert(visit, fast)
 
@@ -150,17 +201,39 @@ class History:
         now = self.newest.pop(visit)
         self.tell(visit, now)  # it has told of every version before it tells of the end
         del self.told[visit]
-        self.conversions = {key: row for key, row in self.conversions.items() if row[0] != visit}
         if self.fast_deletes:
             self.visits.fast(visit, f"-{now}")
         if not self.keyed_visits:
-            self.bring_visits([(visit, now, None, None)], gone=True)
-            return
+            self.bring_visits([(visit, now, None, None, *self.moment())], gone=True)
+        else:
+            self.lose_row(visit)
+
+    def lose_row(self, visit: int) -> None:
         self.diary.append(f"delete {visit}")
         row = self.rows.pop(visit)
-        values = (("title", row[2]), ("first", row[3]))
-        self.log["visits"].entries.append(Entry("-R", visit, row[1], values, row=visit))
+        self.log["visits"].entries.append(Entry("-R", visit, row[1], self.visit_values(row), row=visit))
         self.drop("joined_visits", visit, visit)
+
+    def after_the_end(self) -> None:
+        """News of a visit that is gone: of the life that is over, or of one that nobody has seen."""
+        gone = sorted(visit for visit in self.last if visit not in self.newest)
+        if not gone:
+            return
+        visit = self.chance.choice(gone)
+        fast = self.chance.randint(0, self.last[visit])
+        match self.chance.choice(["news", "side news", "delete", "unseen life"]):
+            case "news":
+                self.bring_visits([(visit, fast, "too late", None, *self.moment())])
+                if self.keyed_visits and self.chance.random() < 0.5:
+                    self.lose_row(visit)
+            case "side news":
+                self.convert(visit, min(self.last[visit] + 1, MULTIPLIER - 1))
+            case "delete" if not self.keyed_visits:
+                self.bring_visits([(visit, self.chance.choice([fast, None]), None, None, *self.moment())], gone=True)
+            case "unseen life" if not self.keyed_visits and self.last[visit] + 1 < MULTIPLIER:
+                self.last[visit] += 1
+                self.visits.fast(visit, f"+{self.last[visit]}" + (f" -{self.last[visit]}" if self.fast_deletes else ""))
+                self.bring_visits([(visit, self.last[visit], None, None, *self.moment())], gone=True)
 
     # --- side logs ----------------------------------------------------------------------------------------------------
 
@@ -170,7 +243,8 @@ class History:
             return
         visit = visit or self.chance.choice(living)
         fast = self.chance.randint(0, self.told[visit]) if fast == "some" else fast
-        values = (self.chance.choice([1, 5, None]), self.chance.choice([0.1, 0.25, 1e9, None]))
+        values: tuple[Any, ...] = (self.chance.choice([1, 5, None]), self.chance.choice([0.1, 0.25, 1e9, None]))
+        values += self.moment() if self.timed_conversions else ()
         mine = [key for key, row in self.conversions.items() if row[0] == visit]
         number = len(self.log["conversions"].entries)
         if self.keyed_conversions and mine and self.chance.random() < 0.5:
@@ -179,25 +253,30 @@ class History:
         self.put_conversion(number, (visit, fast, *values))
 
     def put_conversion(self, number: int, row: tuple[Any, ...]) -> None:
-        def entry(op: str, row: tuple[Any, ...]) -> Any:
-            ids = (("ConversionID", number),) if self.keyed_conversions else ()
-            return Entry(op, row[0], row[1], (*ids, ("revenue", row[2]), ("fee", row[3])), row=number)
+        def entry(op: str, row: tuple[Any, ...], then: Any = None) -> Any:
+            return Entry(op, row[0], row[1], self.conversion_values(number, row), row=number, then=then)
 
         entries, before = self.log["conversions"].entries, self.conversions.get(number)
         if not self.keyed_conversions:
             entries.append(entry("+A", row))
             self.put("joined_conversions", row[0], row)
         elif before != row:
-            entries += [entry("-C", before), entry("+C", row)] if before else [entry("+A", row)]
+            new = entry("+C" if before else "+A", row)
+            entries += [entry("-C", before, new), new] if before else [new]
             self.conversions[number] = row
             self.put("joined_conversions", row[0], (number, *row))
+
+    def conversion_values(self, number: int, row: tuple[Any, ...]) -> tuple[tuple[str, Any], ...]:
+        names = ("revenue", "fee", *(self.times if self.timed_conversions else ()))
+        ids = (("ConversionID", number),) if self.keyed_conversions else ()
+        return (*ids, *zip(names, row[2:], strict=True))
 
     def take_conversion(self) -> None:
         if self.conversions:
             number = self.chance.choice(sorted(self.conversions))
             row = self.conversions.pop(number)
             self.diary.append(f"take conversion {number}")
-            values = (("ConversionID", number), ("revenue", row[2]), ("fee", row[3]))
+            values = self.conversion_values(number, row)
             self.log["conversions"].entries.append(Entry("-R", row[0], row[1], values, row=number))
             self.drop("joined_conversions", row[0], number)
 
@@ -219,8 +298,12 @@ class History:
 
     def run(self) -> None:
         self.diary.append("run")
-        self.visits.run()
-        self.oracle.run()
+        with self.zone():
+            if self.oracle.waiting and self.has_ttl:  # what waited may have become too late since, the bad record too
+                self.visits.diff.retry()
+                self.oracle.retry(self.horizon)
+            self.visits.run()
+        self.oracle.run(self.horizon)
         self.check()
 
     def give_up(self) -> None:
@@ -229,7 +312,7 @@ class History:
             chosen = [visit for visit in failed if self.chance.random() < 0.7] or failed[:1]
             self.diary.append(f"give up {chosen}")
             assert self.visits.diff.give_up(pa.table({"VisitID": chosen})) == len(chosen)
-            self.oracle.give_up(chosen)
+            self.oracle.give_up(chosen, self.horizon)
             self.check()
 
     def check(self) -> None:
@@ -239,14 +322,35 @@ class History:
             visit: (known.fast, known.slow, *[known.state[name] for name in columns])
             for visit, known in self.oracle.known.items()
         }
-        assert self.visits.state() == wanted
+        self.same(self.visits.state(), wanted)
         written: dict[int, list[Any]] = {}
         for line in self.visits.records():
             state = {name: line[name] for name in columns}
             told = (line["Sign"], line["SlowVersion"], line["y_VisitVersion"], line["log"], state)
             written.setdefault(line["VisitID"], []).append(told)
-        assert written == {visit: lines for visit, lines in self.oracle.written.items() if lines}
+        self.same(written, {visit: lines for visit, lines in self.oracle.written.items() if lines})
         assert set(self.visits.diff.failures().VisitID) == set(self.oracle.waiting)
+        marks = {row["VisitID"]: tuple(row.values())[1:4] for row in self.visits.rows("visits_gone")}
+        self.same(marks, {visit: (mark.fast, mark.slow, mark.reason) for visit, mark in self.oracle.marks.items()})
+        assert self.visits.diff.too_late == self.oracle.too_late
+        if self.has_ttl:
+            by_time = {(row["VisitID"], row["seen"]) for row in self.visits.lines_left("visits_by_seen")}
+            seen = {visit: known.state["seen"] for visit, known in self.oracle.known.items()}
+            assert by_time == {(visit, time) for visit, time in seen.items() if time is not None}
+        self.check_versions()
+
+    def same(self, found: dict[int, Any], wanted: dict[int, Any]) -> None:
+        """What was found of each visit is what was wanted; else show the visits of which it is not."""
+        other = [visit for visit in sorted({*found, *wanted}) if found.get(visit) != wanted.get(visit)]
+        assert not other, {visit: {"found": found.get(visit), "wanted": wanted.get(visit)} for visit in other[:5]}
+
+    def check_versions(self) -> None:
+        """No version of the slow supplier's is ever used twice."""
+        for visit, lines in self.oracle.written.items():
+            used = Counter((sign, slow, fast) for sign, slow, fast, *_ in lines if slow > 0)
+            assert set(used.values()) <= {1}, visit
+            by_slow = Counter(slow for sign, slow, *_ in lines if slow > 0 and sign > 0)
+            assert set(by_slow.values()) <= {1}, visit
 
     def settle(self) -> None:
         """All chunks are there and nobody waits: of each visit that lives one version stands, of the others none."""
@@ -256,12 +360,13 @@ class History:
         if self.oracle.waiting:
             self.diary.append("give up all")
             self.visits.diff.give_up()
-            self.oracle.give_up(self.oracle.waiting)
+            self.oracle.give_up(self.oracle.waiting, self.horizon)
             self.check()
         standing = self.visits.newest()
-        assert set(standing) == set(self.newest)
-        assert self.visits.standing() == {visit: standing.get(visit, "") for visit in self.visits.standing()}
-        assert {visit: row[0] for visit, row in self.visits.state().items()} == self.newest
+        if not self.has_ttl:  # nobody knows the newest version of a visit whose news came too late
+            assert set(standing) == set(self.newest)
+            assert self.visits.standing() == {visit: standing.get(visit, "") for visit in self.visits.standing()}
+            assert {visit: row[0] for visit, row in self.visits.state().items()} == self.newest
         assert not self.visits.run().did_something
         report = self.visits.store.verify(replay=True)
         assert report.ok, report.findings
@@ -269,7 +374,7 @@ class History:
     def unfold(self, runs: int, between: int) -> None:
         kinds = {
             self.publish: 8, self.late_or_doubled: 3, self.convert: 5, self.cost: 3, self.delete: 2, self.bad: 1,
-            self.take_conversion: 2,
+            self.take_conversion: 2, self.after_the_end: 3, self.pass_time: 1,
         }  # fmt: skip
         for _ in range(runs):
             for kind in self.chance.choices(list(kinds), list(kinds.values()), k=between):
@@ -285,8 +390,8 @@ class Crowd(History):
 
     population = range(1, 301)
 
-    def __init__(self, make_visits: Callable[..., Any], seed: int) -> None:
-        super().__init__(make_visits, seed)
+    def __init__(self, make_visits: Callable[..., Any], seed: int, clock: Any) -> None:
+        super().__init__(make_visits, seed, clock)
         self.waves: dict[str, list[Wave]] = {name: [] for name in self.visits.logs}
 
     def put(self, log: str, visit: int, *rows: tuple[Any, ...]) -> None:
@@ -316,9 +421,9 @@ class Crowd(History):
 
 
 def unfolded(
-    make_visits: Callable[..., Any], seed: int, runs: int, between: int, kind: type[History] = History
+    make_visits: Callable[..., Any], seed: int, clock: Any, runs: int, between: int, kind: type[History] = History
 ) -> History:
-    history = kind(make_visits, seed)
+    history = kind(make_visits, seed, clock)
     try:
         history.unfold(runs, between)
     except Exception as error:
@@ -329,26 +434,26 @@ def unfolded(
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(4))
-def test_a_short_history_gives_what_the_oracle_gives(make_visits, seed):
-    history = unfolded(make_visits, seed, runs=2, between=14)
+def test_a_short_history_gives_what_the_oracle_gives(make_visits, clock, seed):
+    history = unfolded(make_visits, seed, clock, runs=2, between=14)
     assert Counter(line[0] for lines in history.oracle.written.values() for line in lines)[+1] > 3
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", range(100, 110))
-def test_a_long_history_gives_what_the_oracle_gives(make_visits, seed):
-    unfolded(make_visits, seed, runs=6, between=18)
+def test_a_long_history_gives_what_the_oracle_gives(make_visits, clock, seed):
+    unfolded(make_visits, seed, clock, runs=6, between=18)
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [200])
-def test_a_crowd_gives_what_the_oracle_gives(make_visits, seed):
-    unfolded(make_visits, seed, runs=2, between=1000, kind=Crowd)
+def test_a_crowd_gives_what_the_oracle_gives(make_visits, clock, seed):
+    unfolded(make_visits, seed, clock, runs=2, between=1000, kind=Crowd)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", [201, 203])
-def test_several_crowds_give_what_the_oracle_gives(make_visits, seed):
-    unfolded(make_visits, seed, runs=4, between=2500, kind=Crowd)
+def test_several_crowds_give_what_the_oracle_gives(make_visits, clock, seed):
+    unfolded(make_visits, seed, clock, runs=4, between=2500, kind=Crowd)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import seamark as sm
-from seamark.tables.stage import SMALL_RECORDS
+from seamark.tables.small import SMALL_RECORDS
 
 MANY = SMALL_RECORDS + 4_000
 KNOWN = 300  # visits that the first run has brought

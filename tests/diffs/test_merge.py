@@ -1,4 +1,4 @@
-"""How two pieces of knowledge become one: every rule over two values, and over a visit's records."""
+"""How two pieces of knowledge become one, and what of them can be taken back: every rule."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
-from seamark.diffs.merge import DEFAULT_RULE, RULES, MergeColumn, Record
+from seamark.diffs.merge import DEFAULT_RULE, RULES, MergeColumn
 
 LONG, INT, TEXT, DOUBLE = pa.int64(), pa.int32(), pa.string(), pa.float64()
 LIST, MONEY = pa.list_(pa.int64()), pa.decimal128(10, 2)
@@ -78,69 +78,32 @@ def test_a_sum_has_the_type_of_its_column(spark):
         assert frame.schema["two"].dataType.simpleString() == column.spark_type
 
 
-# --- the records of a visit -------------------------------------------------------------------------------------------
+# --- taking back ------------------------------------------------------------------------------------------------------
 
-NEWS, UNDONE, NEITHER = "news", "undone", "neither"
-
-# visit, offset, what it is, number, text, list; not in the order of their offsets
-RECORDS = [
-    ("in order", 2, NEWS, 5, "b", [2]),
-    ("in order", 1, NEWS, 3, "a", [1, 1]),
-    ("in order", 3, NEWS, 4, "c", [3]),
-    ("with nulls", 3, NEWS, None, None, None),
-    ("with nulls", 1, NEWS, None, None, None),
-    ("with nulls", 2, NEWS, 7, "only", [7]),
-    ("nothing", 1, NEWS, None, None, None),
-    ("not mine", 1, NEITHER, 9, "other", [9]),
-    ("corrected", 1, UNDONE, 10, "before", None),
-    ("corrected", 2, NEWS, 15, "after", None),
-    ("taken back", 1, UNDONE, 10, "before", None),
+# rule, type, what stands, what is taken back, what is left
+TAKEN_BACK = [
+    ("sum", LONG, 15, 10, 5),
+    ("sum", INT, None, 10, -10),
+    ("sum", INT, 5, None, 5),
+    ("sum", MONEY, Decimal("3.15"), Decimal("2.05"), Decimal("1.10")),
+    ("sum", INT, None, -(2**31), None),  # it does not fit the column
+    ("overwrite", TEXT, "b", "a", "b"),
+    ("keep", TEXT, "a", "a", "a"),
+    (longer, TEXT, "long", "long", "long"),
 ]
-WANTED = {
-    "in order": {"keep": "a", "overwrite": "c", "sum": 12, "min": 3, "max": 5, "append": [1, 1, 2, 3], "own": 354},
-    "with nulls": {"keep": "only", "overwrite": "only", "sum": 7, "min": 7, "max": 7, "append": [7], "own": 7},
-    "nothing": dict.fromkeys(["keep", "overwrite", "sum", "min", "max", "append", "own"]),
-    "not mine": dict.fromkeys(["keep", "overwrite", "sum", "min", "max", "append", "own"]),
-    "corrected": {
-        "keep": "after",
-        "overwrite": "after",
-        "sum": 5,
-        "min": 15,
-        "max": 15,
-        "append": None,
-        "own": 15,
-    },
-    "taken back": dict.fromkeys(["keep", "overwrite", "min", "max", "append", "own"]) | {"sum": -10},
-}
-TAKES = {"keep": ("text", TEXT), "overwrite": ("text", TEXT), "append": ("list", LIST)}
 
 
-def test_every_rule_over_the_records_of_a_visit_in_their_order(spark):
-    frame = spark.createDataFrame(
-        RECORDS, "visit string, offset long, kind string, number long, text string, list array<long>"
-    ).repartition(5, "offset")
-    record = Record(F.col("offset"), F.col("kind") == NEWS, F.col("kind") == UNDONE)
+def test_only_out_of_a_sum_is_anything_taken_back(spark):
     made = []
-    for rule in (*RULES, "own"):
-        column, kind = TAKES.get(rule, ("number", LONG))
-        merged = MergeColumn(column, kind, one_after_another if rule == "own" else rule)
-        made.append(merged.from_records(F.col(column), record).alias(rule))
-
-    found = {row.visit: row.asDict() for row in frame.groupBy("visit").agg(*made).collect()}
-
-    assert {visit: {rule: told[rule] for rule in told if rule != "visit"} for visit, told in found.items()} == WANTED
+    for place, (rule, kind, stands, value, _) in enumerate(TAKEN_BACK):
+        column = MergeColumn("x", kind, rule)
+        made.append(column.undone(typed(column, stands), typed(column, value)).alias(f"c{place}"))
+    assert tuple(spark.range(1).select(*made).collect()[0]) == tuple(left for *_, left in TAKEN_BACK)
 
 
-def test_floats_are_added_in_the_order_of_the_records(spark):
-    """In another order the small number survives: (1e16 + 1.0) - 1e16 is 0.0, and (1e16 - 1e16) + 1.0 is 1.0."""
-    rows = [(visit, offset, value) for visit in range(8) for offset, value in enumerate([1e16, 1.0, -1e16])]
-    frame = spark.createDataFrame(list(reversed(rows)), "visit long, offset long, x double").repartition(7)
-    record = Record(F.col("offset"), F.lit(True), F.lit(False))
-    column = MergeColumn("x", DOUBLE, "sum")
-
-    told = frame.groupBy("visit").agg(column.from_records(F.col("x"), record).alias("x")).collect()
-
-    assert [row.x for row in told] == [0.0] * 8
+def test_which_side_is_the_older_one_matters_where_the_rule_says_so():
+    told = {rule: MergeColumn("x", LONG, rule).has_sides for rule in (*RULES, longer)}
+    assert {rule for rule, matters in told.items() if not matters} == {"sum", "min", "max"}
 
 
 @pytest.mark.parametrize(("rule", "wanted"), [("longer", "longer"), (longer, "longer"), (max, "max")])

@@ -143,9 +143,9 @@ def test_a_visit_twice_in_one_chunk_raises_the_slow_version_once(days):
 
 @pytest.mark.scenario("D12")
 def test_rows_of_one_visit_are_merged_in_the_order_of_their_records(days):
-    """The greatest F of them counts, and the last title, whichever F it came with."""
+    """Each as in a run of its own: the last one is of a version that was left behind, and changes no title."""
     assert days.second[OLDER_LAST] == "-1002 +2002"
-    assert days.visits.state()[OLDER_LAST] == (2, 2, "Z", None)
+    assert days.visits.state()[OLDER_LAST] == (2, 2, "Y", None)
 
 
 @pytest.mark.scenario("D16")

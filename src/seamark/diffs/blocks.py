@@ -54,7 +54,8 @@ class Line:
 def six_blocks(old: Side, new: Side, merged: State) -> tuple[Line, ...]:
     """The document's table, line by line, for news that is not older than what is known.
 
-    `merged` is the new state laid over the old one. Of a visit that is not known the fast version is NULL.
+    `merged` is the new state laid over the old one. Of a visit that is not known the fast version is NULL; it begins
+    at the new side's slow version, which is 1 unless the visit was there before.
     """
     old_f, new_f = old.fast.version, new.fast.version
     known, moved_on, unknown = old_f <= new_f, old_f < new_f, old_f.isNull()
@@ -65,7 +66,7 @@ def six_blocks(old: Side, new: Side, merged: State) -> tuple[Line, ...]:
         Line(3, -1, none, new.fast, EMPTY, moved_on),
         Line(4, +1, none, old.fast, EMPTY, moved_on),
         Line(6, -1, none, new.fast, EMPTY, unknown),
-        Line(5, +1, none + 1, new.fast, new.state, unknown),
+        Line(5, +1, new.slow, new.fast, new.state, unknown),
     )
 
 

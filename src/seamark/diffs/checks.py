@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
-import pandas as pd
 import pyarrow as pa
 
-from seamark.diffs.declare import LOG, SIGN, SLOW, VERSION, DiffLog, DiffOptions, DiffSpec, TimeToLive
+from seamark.diffs.complaints import DiffWarning as DiffWarning
+from seamark.diffs.complaints import refused, warn_of_sums, warn_of_timeless_logs
+from seamark.diffs.declare import (
+    AT,
+    KEEP_GONE,
+    LOG,
+    REASON,
+    SIGN,
+    SLOW,
+    VERSION,
+    DiffLog,
+    DiffOptions,
+    DiffSpec,
+)
 from seamark.diffs.merge import DEFAULT_RULE, NEVER_UNDONE, RULES, MergeColumn, Rule
-from seamark.errors import InvalidStep, UnknownColumn, did_you_mean
+from seamark.diffs.spans import kept_marks, time_to_live
+from seamark.errors import UnknownColumn, did_you_mean
 from seamark.tables.read import TableSource
 from seamark.tables.schema import Column, check_table_name
 from seamark.tables.table import Table
 from seamark.tables.types import spark_name
+from seamark.transforms.spec import call_misfit
 
 TableOrName = Table | str
 FindTable = Callable[[str], Table]
-
-log = logging.getLogger("seamark.diffs")
-
-
-class DiffWarning(UserWarning):
-    """Something about a diff that may be meant, and may be a mistake."""
 
 
 def resolve_diff(
@@ -42,7 +49,9 @@ def resolve_diff(
     deleted: str | None,
     fast_deletes: bool,
     version: str | None,
+    keep_gone: str | timedelta = KEEP_GONE,
     options: DiffOptions,
+    constant: str | Sequence[str] = (),
 ) -> DiffSpec:
     """The diff that a declaration describes, or an error that names what is wrong with it; then nothing was added."""
     check_table_name(name)
@@ -64,22 +73,22 @@ def resolve_diff(
         logs=sources,
         columns=columns,
         wide=wide_table,
-        ttl=_ttl(name, ttl, columns) if ttl is not None else None,
+        ttl=time_to_live(name, ttl, columns) if ttl is not None else None,
         fast_deletes=fast_deletes,
         version=version,
-        options=options,
+        constant=(constant,) if isinstance(constant, str) else tuple(constant),
+        options=replace(options, keep_gone=kept_marks(name, keep_gone)),
     )
-    _warn_of_sums(spec)
+    _check_constant(spec)
+    _check_mark_names(spec)
+    warn_of_sums(spec)
+    warn_of_timeless_logs(spec)
     return spec
-
-
-def _refused(name: str, what: str, hint: str | None = None) -> InvalidStep:
-    return InvalidStep(f"diff '{name}': {what} It was not added.", hint=hint)
 
 
 def _check_multiplier(name: str, multiplier: object) -> None:
     if not isinstance(multiplier, int) or isinstance(multiplier, bool) or multiplier <= 1:
-        raise _refused(
+        raise refused(
             name,
             f"multiplier={multiplier!r} leaves no room for fast versions.",
             "a version is multiplier * S + F with 0 <= F < multiplier: give a number greater than every F, such as "
@@ -89,21 +98,21 @@ def _check_multiplier(name: str, multiplier: object) -> None:
 
 def _check_options(name: str, options: DiffOptions) -> None:
     if options.on_change not in ("ask", "keep"):
-        raise _refused(
+        raise refused(
             name,
             f"on_change={options.on_change!r} is neither 'ask' nor 'keep'.",
             "a diff is a fold over its logs and cannot be computed anew; under another name it starts over.",
         )
     most = options.max_failed_keys
     if not isinstance(most, int) or isinstance(most, bool) or most < 0:
-        raise _refused(name, f"max_failed_keys={most!r} is not a number from 0 on.")
+        raise refused(name, f"max_failed_keys={most!r} is not a number from 0 on.")
 
 
 def _source(name: str, given: TableOrName, find: FindTable) -> TableSource:
     if isinstance(given, str):
         return find(given).source
     if not isinstance(given, Table):
-        raise _refused(name, f"{given!r} is not a table.", "give a table or its name.")
+        raise refused(name, f"{given!r} is not a table.", "give a table or its name.")
     return given.source
 
 
@@ -112,29 +121,29 @@ def _source(name: str, given: TableOrName, find: FindTable) -> TableSource:
 
 def _check_logs(name: str, tables: Sequence[TableSource], keys: Sequence[str], fast_version: str) -> None:
     if not tables:
-        raise _refused(name, "it has no logs.", "give logs=[…], the joined visits first.")
+        raise refused(name, "it has no logs.", "give logs=[…], the joined visits first.")
     if not keys:
-        raise _refused(name, "it has no key.", 'give key="…", the column that tells visits apart.')
+        raise refused(name, "it has no key.", 'give key="…", the column that tells visits apart.')
     names = [table.name for table in tables]
     doubled = next((entry for entry in names if names.count(entry) > 1), None)
     if doubled is not None:
-        raise _refused(name, f"log '{doubled}' is there twice.")
+        raise refused(name, f"log '{doubled}' is there twice.")
     first = tables[0].schema
     for table in tables:
         for column in (*keys, fast_version):
             _check_column(name, table, column, "its fast version" if column == fast_version else "its key")
             found, wanted = table.schema.column(column).type, first.column(column).type
             if found != wanted:
-                raise _refused(
+                raise refused(
                     name,
                     f"column '{column}' is {spark_name(wanted)} in log '{names[0]}' and {spark_name(found)} in log "
                     f"'{table.name}'.",
                 )
     for column in keys:
         if pa.types.is_nested(first.column(column).type):
-            raise _refused(name, f"key column '{column}' is {first.column(column).shown}, which has no order.")
+            raise refused(name, f"key column '{column}' is {first.column(column).shown}, which has no order.")
     if not pa.types.is_integer(first.column(fast_version).type):
-        raise _refused(name, f"its fast version '{fast_version}' is {first.column(fast_version).shown}, not a number.")
+        raise refused(name, f"its fast version '{fast_version}' is {first.column(fast_version).shown}, not a number.")
 
 
 def _check_column(name: str, table: TableSource, column: str, what: str) -> None:
@@ -159,7 +168,7 @@ def _logs(name: str, tables: Sequence[TableSource], keys: Sequence[str], deleted
         if number == 1 and set(table.schema.key) == set(keys):
             deletes_by = ""
         if deletes_by and not pa.types.is_boolean(table.schema.column(deletes_by).type):
-            raise _refused(
+            raise refused(
                 name,
                 f"deleted='{deletes_by}' is {table.schema.column(deletes_by).shown} in log '{table.name}'.",
                 "a column that marks deletes is boolean.",
@@ -181,7 +190,7 @@ def _columns(
                 continue
             known = first_in.setdefault(column.name, (entry, column))
             if known[1].type != column.type:
-                raise _refused(
+                raise refused(
                     name,
                     f"column '{column.name}' is {spark_name(known[1].type)} in log '{known[0].name}' and "
                     f"{spark_name(column.type)} in log '{entry.name}'.",
@@ -202,9 +211,16 @@ def _columns(
 def _check_rule(name: str, column: MergeColumn, logs: Sequence[DiffLog]) -> None:
     rule, kind = column.rule, column.type
     if callable(rule):
+        misfit = call_misfit(rule, 2)
+        if misfit is not None:
+            raise refused(
+                name,
+                f"the merge rule of column '{column.name}' is a function that {misfit}.",
+                "it is called with the older and the newer value, in this order.",
+            )
         return
     if rule not in RULES:
-        raise _refused(
+        raise refused(
             name,
             f"the merge rule of column '{column.name}' is {rule!r}.",
             f"rules are {', '.join(RULES)}, or a function of the older and the newer value.",
@@ -213,12 +229,12 @@ def _check_rule(name: str, column: MergeColumn, logs: Sequence[DiffLog]) -> None
     fits = {"sum": number, "append": pa.types.is_list(kind), "min": not pa.types.is_nested(kind)}
     fits["max"] = fits["min"]
     if not fits.get(rule, True):
-        raise _refused(
+        raise refused(
             name, f"column '{column.name}' is {column.spark_type}, which the merge rule '{rule}' cannot take."
         )
     keyed = next((entry for entry in logs if entry.is_keyed), None)
     if rule in NEVER_UNDONE and keyed is not None:
-        raise _refused(
+        raise refused(
             name,
             f"the merge rule of column '{column.name}' is '{rule}', and log '{keyed.name}' is keyed: what a corrected "
             f"row brought cannot be taken out of a '{rule}' again.",
@@ -237,7 +253,7 @@ def _wide(
 ) -> TableSource:
     wide = _source(name, given, find)
     if set(wide.schema.key) != {*keys, fast_version}:
-        raise _refused(
+        raise refused(
             name,
             f"the wide table '{wide.name}' has the key ({', '.join(wide.schema.key) or 'none'}).",
             f"its key must be ({', '.join([*keys, fast_version])}): a row a version of the fast supplier's.",
@@ -245,14 +261,14 @@ def _wide(
     for name_of_key in (*keys, fast_version):
         found, wanted = wide.schema.column(name_of_key).type, first.schema.column(name_of_key).type
         if found != wanted:
-            raise _refused(
+            raise refused(
                 name,
                 f"column '{name_of_key}' is {spark_name(wanted)} in its logs and {spark_name(found)} in the wide table "
                 f"'{wide.name}'.",
             )
     for column in columns:
         if column.name in wide.schema.names and wide.schema.column(column.name).type != column.type:
-            raise _refused(
+            raise refused(
                 name,
                 f"column '{column.name}' is {column.spark_type} in its logs and "
                 f"{spark_name(wide.schema.column(column.name).type)} in the wide table '{wide.name}'.",
@@ -268,44 +284,38 @@ def _check_names(name: str, ours: Sequence[str], wide: TableSource | None) -> No
             continue
         other = alike.setdefault(column.lower(), column)
         if other != column:
-            raise _refused(name, f"its columns '{other}' and '{column}' differ only by case.", "rename one of them.")
+            raise refused(name, f"its columns '{other}' and '{column}' differ only by case.", "rename one of them.")
     reserved = [entry.lower() for entry in (SIGN, SLOW, VERSION, LOG)]
     found = [column for column in names if column.lower() in reserved or column.lower().startswith("_wide_")]
     if found:
-        raise _refused(
+        raise refused(
             name, f"one of its columns is called '{found[0]}', as a column of the diff itself is.", "rename the column."
         )
 
 
-def _ttl(name: str, ttl: tuple[str, str | timedelta], columns: Sequence[MergeColumn]) -> TimeToLive:
-    try:
-        column, given = ttl
-        span = pd.Timedelta(given).to_pytimedelta()
-    except (TypeError, ValueError):
-        raise _refused(
-            name, f"ttl={ttl!r} is not a column and a span of time.", 'give ttl=("start_time", "30 days").'
-        ) from None
-    if not span > timedelta(0):
-        raise _refused(name, f"ttl={ttl!r} is not a span of time that passes.", 'give ttl=("start_time", "30 days").')
-    known = next((entry for entry in columns if entry.name == column), None)
-    if known is None:
-        names = [entry.name for entry in columns]
-        raise UnknownColumn(
-            f"diff '{name}': ttl names column '{column}', which none of its logs has. It was not added.",
-            hint=did_you_mean(column, names, "Columns of its logs"),
-        )
-    if not (pa.types.is_timestamp(known.type) or pa.types.is_date(known.type)):
-        raise _refused(name, f"ttl names column '{column}', which is {known.spark_type}, not a time.")
-    return TimeToLive(column, span)
-
-
-def _warn_of_sums(spec: DiffSpec) -> None:
-    for column in spec.columns:
-        feeding = [f"'{entry.name}'" for entry in spec.logs if entry.has(column.name)]
-        if column.rule == "sum" and len(feeding) > 1:
-            text = (
-                f"diff '{spec.name}': column '{column.name}' is summed over {len(feeding)} logs, "
-                f"{' and '.join(feeding)}: what stands in both of them counts twice."
+def _check_constant(spec: DiffSpec) -> None:
+    """Refuse constant columns that the diff does not have, or whose rule changes them."""
+    rules = {column.name: column.rule for column in spec.columns}
+    types = {column.name: column.type for column in spec.columns}
+    types |= {column.name: column.type for column in spec.wide_columns}
+    for name in spec.constant:
+        if name not in types:
+            raise UnknownColumn(
+                f"diff '{spec.name}': constant names column '{name}', which neither its logs nor its wide table have "
+                "beside the key. It was not added.",
+                hint=did_you_mean(name, list(types), "Columns"),
             )
-            log.warning("%s", text)
-            warnings.warn(text, DiffWarning, stacklevel=4)
+        if rules.get(name, "keep") not in ("keep", "overwrite") or pa.types.is_nested(types[name]):
+            raise refused(
+                spec.name,
+                f"column '{name}' cannot be constant: its rule or its type changes it.",
+                'a constant column is a plain value with the rule "overwrite" or "keep".',
+            )
+
+
+def _check_mark_names(spec: DiffSpec) -> None:
+    """Refuse a key or fast version that is called as a column of the marks is, where visits leave marks."""
+    for column in (*spec.key_names, spec.fast_version.name) if spec.loses_visits else ():
+        if column.lower() in (REASON, AT):
+            what = f"one of its key columns is called '{column}', as a column of '{spec.gone.name}' itself is."
+            raise refused(spec.name, what, "rename the column.")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from decimal import Decimal
 from functools import cached_property
@@ -14,15 +15,20 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from seamark.control import outputs_key
 from seamark.diffs.merge import MergeColumn
 from seamark.errors import InvalidStep, SeamarkError, TableError
+from seamark.tables.ddl import UTC_MICROS
 from seamark.tables.read import TableSource
 from seamark.tables.schema import Column, TableSchema
-from seamark.transforms.definition import Definition, closure_of, source_and_digest
+from seamark.transforms.definition import Definition, FunctionText, function_text
+from seamark.transforms.function_lookup import closure_of
 
 T = TypeVar("T")
 
 SIGN, SLOW, VERSION, LOG = "Sign", "SlowVersion", "Version", "log"
+REASON, AT, DELETED, EXPIRED = "reason", "at", "deleted", "expired"  # of the mark that a visit leaves when it goes
+KEEP_GONE = timedelta(days=400)
 
 
 def stored_wide(column: str) -> str:
@@ -69,6 +75,7 @@ class DiffOptions:
     fail_fast: bool = False
     max_failed_keys: int = 1_000
     on_change: str = "ask"
+    keep_gone: timedelta = KEEP_GONE
 
 
 class Expressions:
@@ -99,6 +106,7 @@ class DiffSpec:
     ttl: TimeToLive | None = None
     fast_deletes: bool = False
     version: str | None = None
+    constant: tuple[str, ...] = ()  # columns that a visit never changes
     options: DiffOptions = DiffOptions()
     expressions: Expressions = field(default_factory=Expressions, repr=False, compare=False)
 
@@ -113,6 +121,18 @@ class DiffSpec:
     def key_types(self) -> dict[str, pa.DataType]:
         """The types of these columns."""
         return {column.name: column.type for column in self.key}
+
+    @property
+    def loses_visits(self) -> bool:
+        """Whether visits can leave the state: by a delete, or by their age."""
+        return self.ttl is not None or any(log.deletes_by is not None for log in self.logs)
+
+    @property
+    def ttl_type(self) -> pa.DataType:
+        """The type of the time that visits leave the state by."""
+        assert self.ttl is not None
+        name = self.ttl.column
+        return next(column.type for column in self.columns if column.name == name)
 
     @property
     def wide_columns(self) -> tuple[Column, ...]:
@@ -133,9 +153,14 @@ class DiffSpec:
     @cached_property
     def log_schema(self) -> TableSchema:
         """The diff: a record a line, with its sign and version, the state, and the wide columns."""
-        states = [Column(column.name, column.type, True) for column in self.columns]
+        states = [Column(column.name, column.type, column.name not in self.constant) for column in self.columns]
         names = [column.name for column in self.columns]
-        wide = [Column(c.name, c.type, True) for c in self.wide_columns if c.name not in names]
+        # Every record has the wide columns of its version: what is never NULL there is never NULL here.
+        wide = [
+            Column(c.name, c.type, c.nullable and c.name not in self.constant)
+            for c in self.wide_columns
+            if c.name not in names
+        ]
         return TableSchema(
             (
                 *_required(self.key),
@@ -148,6 +173,23 @@ class DiffSpec:
                 *wide,
             )
         )
+
+    @cached_property
+    def gone_schema(self) -> TableSchema:
+        """The marks: a row per visit that has left the state, with the versions that it left at, why and when."""
+        versions = [Column(self.fast_version.name, self.fast_version.type, False), Column(SLOW, pa.int64(), False)]
+        why = [Column(REASON, pa.string(), False), Column(AT, UTC_MICROS, False)]
+        return TableSchema((*_required(self.key), *versions, *why), self.key_names)
+
+    @cached_property
+    def times_schema(self) -> TableSchema:
+        """The visits of the state by their time: read in its order, those that are too old come first."""
+        assert self.ttl is not None
+        return self._times_schema(self.ttl.column)
+
+    def _times_schema(self, column: str) -> TableSchema:
+        kind = next(entry.type for entry in self.columns if entry.name == column)
+        return TableSchema((Column(column, kind, False), *_required(self.key)), (column, *self.key_names))
 
     # --- its tables ---------------------------------------------------------------------------------------------------
 
@@ -164,6 +206,20 @@ class DiffSpec:
     def visit_log_slow(self) -> TableSource:
         """The table of the diff's records."""
         return TableSource(self._context, f"{self.name}_visit_log_slow", self.log_schema)
+
+    @cached_property
+    def gone(self) -> TableSource:
+        """The table of the marks that visits leave when they go."""
+        return TableSource(self._context, f"{self.name}_gone", self.gone_schema)
+
+    @cached_property
+    def times(self) -> TableSource:
+        """The table of the visits by their time."""
+        assert self.ttl is not None
+        return self._times(self.ttl.column)
+
+    def _times(self, column: str) -> TableSource:
+        return TableSource(self._context, f"{self.name}_by_{_as_in_a_path(column)}", self._times_schema(column))
 
     @cached_property
     def intermediate(self) -> tuple[TableSource, ...]:
@@ -187,12 +243,25 @@ class DiffSpec:
     @property
     def written(self) -> tuple[TableSource, ...]:
         """All tables that a commit of it writes."""
-        return (*self.outputs, *(self.intermediate if self.options.keep_intermediate else ()))
+        marks = (self.gone,) if self.loses_visits else ()
+        times = (self.times,) if self.ttl is not None else ()
+        return (*self.outputs, *marks, *times, *(self.intermediate if self.options.keep_intermediate else ()))
 
     @property
     def may_have_written(self) -> tuple[TableSource, ...]:
-        """The same with the tables that earlier commits may have written."""
-        return (*self.outputs, *self.intermediate)
+        """The same with the tables that earlier commits may have written, such as those of another time to live."""
+        dated = [c.name for c in self.columns if pa.types.is_timestamp(c.type) or pa.types.is_date(c.type)]
+        return (*self.outputs, self.gone, *[self._times(name) for name in dated], *self.intermediate)
+
+    @property
+    def filled(self) -> tuple[str, ...]:
+        """What its positions and failed visits are about: the state, whatever else it writes from now on."""
+        return (self.state.name,)
+
+    @property
+    def outputs_key(self) -> str:
+        """The same as the control database names it."""
+        return outputs_key(self.filled)
 
     def explain(self, output: TableSource, error: TableError) -> SeamarkError:
         """An error about records that do not fit one of its tables, as it is: nobody's function made them."""
@@ -205,27 +274,31 @@ class DiffSpec:
         """What its records are made by, as its chains hold it."""
         facts, sources = self._facts(), []
         digests: dict[str, str] = {}
+        first: dict[str, str | None] = {}  # as they would stand in a definition of the first form
         for column in self.columns:
             if callable(column.rule):
-                source, digest = _function_text(self.name, column.rule, self.version)
-                digests[column.name] = digest if self.version is None else self.version
-                sources.append(f"# {column.name}\n{source}")
+                told = _function_text(self.name, column.rule, self.version)
+                digests[column.name] = told.digest if self.version is None else self.version
+                first[column.name] = told.first_digest if self.version is None else self.version
+                sources.append(f"# {column.name}\n{told.source}")
         lines = [f" {json.dumps(name)}: {json.dumps(fact, ensure_ascii=False)}" for name, fact in facts.items()]
         text = "\n".join(["{\n" + ",\n".join(lines) + "\n}", *sources])
-        told = json.dumps([facts, digests], ensure_ascii=False, sort_keys=True)
         return Definition(
             step=self.name,
             kind="diff",
             function=self.name,
             source=text,
-            digest=hashlib.sha256(told.encode()).hexdigest(),
+            digest=_digest_of(facts, digests),
             inputs=tuple((table, False, ()) for table in self.sources),
             outputs=tuple(output.name for output in self.outputs),
             keys=self.key_names,
+            first_digest=_digest_of(facts, first),
         )
 
     def _facts(self) -> dict[str, Any]:
+        constant = {"constant": list(self.constant)} if self.constant else {}
         return {
+            **constant,
             "multiplier": self.multiplier,
             "fast_version": self.fast_version.name,
             "logs": [{"table": log.name, "deletes_by": log.deletes_by} for log in self.logs],
@@ -237,19 +310,37 @@ class DiffSpec:
         }
 
 
+def _as_in_a_path(column: str) -> str:
+    """A column's name as a table's name can hold it: not every sign may stand in that of a folder."""
+    plain = re.sub(r"[^\w-]", "_", column)
+    return plain if plain == column else f"{plain}_{hashlib.sha256(column.encode()).hexdigest()[:8]}"
+
+
 def _required(columns: Sequence[Column]) -> list[Column]:
     return [Column(column.name, column.type, False) for column in columns]
 
 
-def _function_text(diff: str, function: Callable[..., Any], version: str | None) -> tuple[str, str]:
-    """A rule's source and its digest. One that stands inside a call has no source of its own: then its code decides."""
+def _digest_of(facts: Mapping[str, Any], digests: Mapping[str, str | None]) -> str:
+    told = json.dumps([facts, digests], ensure_ascii=False, sort_keys=True)
+    return hashlib.sha256(told.encode()).hexdigest()
+
+
+def _function_text(diff: str, function: Callable[..., Any], version: str | None) -> FunctionText:
+    """A rule's source and its digest. Where no source is available its code decides."""
     try:
-        return source_and_digest(diff, function, version)
+        text = function_text(diff, function, version)
     except InvalidStep:
         if not isinstance(function, FunctionType):
             raise
-        told = repr((_code_facts(function.__code__), [repr(v) for v in closure_of(function).values() if _is_plain(v)]))
-        return f"{function.__qualname__}\n", hashlib.sha256(told.encode()).hexdigest()
+        text = FunctionText(f"{function.__qualname__}\n", _code_digest(function))
+    if text.first_digest is None and isinstance(function, FunctionType):
+        return replace(text, first_digest=_code_digest(function))
+    return text
+
+
+def _code_digest(function: FunctionType) -> str:
+    told = repr((_code_facts(function.__code__), [repr(v) for v in closure_of(function).values() if _is_plain(v)]))
+    return hashlib.sha256(told.encode()).hexdigest()
 
 
 def _code_facts(code: CodeType) -> tuple[object, ...]:

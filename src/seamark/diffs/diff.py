@@ -10,29 +10,32 @@ import pandas as pd
 import pyarrow as pa
 
 from seamark.control import FailedKey, TableHead
-from seamark.diffs.declare import DiffSpec
+from seamark.diffs.declare import REASON, DiffSpec
 from seamark.diffs.planning import plan_diff
 from seamark.diffs.replay import replay_diff
 from seamark.diffs.run import DiffRun, DiffWork
-from seamark.diffs.situation import DiffSituation, decide, look
-from seamark.errors import FrameMismatch, InvalidStep
+from seamark.diffs.situation import DiffSituation, decide, last_details, look, too_late_so_far
+from seamark.errors import FrameMismatch, InvalidStep, NoSuchRow
 from seamark.ledger.verify import VerifyReport
 from seamark.tables.context import TableContext
+from seamark.tables.evolve import grow_declared
 from seamark.tables.frames import LocalFrame, check_frame, quoted
 from seamark.tables.read import choose_values, read_changes
 from seamark.tables.schema import TableSchema
 from seamark.tables.table import Table
 from seamark.transforms.attempt import Attempt, attempt
 from seamark.transforms.batches import Pending
-from seamark.transforms.begin import Makers, begin_chains
+from seamark.transforms.begin import Makers, all_tables, ready_tables
 from seamark.transforms.changelist import ChangeList, KeyFrames
 from seamark.transforms.declare import RunConfig
 from seamark.transforms.failures import failure_frame
-from seamark.transforms.fetch import read_interval
+from seamark.transforms.fetch import read_for, read_interval
 from seamark.transforms.keys import comparable, key_texts, keys_of
+from seamark.transforms.own_rows import adopt_rows
 from seamark.transforms.report import StepPlan, StepReport
 from seamark.transforms.run import OnBatch, silent
-from seamark.transforms.situation import Known
+from seamark.transforms.scope import KeyValues
+from seamark.transforms.situation import Known, older_definition
 from seamark.transforms.step import changed_keys_of
 
 
@@ -79,6 +82,11 @@ class Diff:
         return self.spec.key_names
 
     @property
+    def constant_columns(self) -> tuple[str, ...]:
+        """The columns that a visit never changes, by which a target may be ordered as well."""
+        return self.spec.constant
+
+    @property
     def state(self) -> Table:
         """What is known of each visit: its key, its fast and its slow version, and its columns."""
         return self._table(self.spec.state.name, self.spec.state_schema)
@@ -87,6 +95,17 @@ class Diff:
     def visit_log_slow(self) -> Table:
         """The diff: its records, as they go to ClickHouse."""
         return self._table(self.spec.visit_log_slow.name, self.spec.log_schema)
+
+    @property
+    def gone(self) -> Table:
+        """The visits that have left the state: the versions that they left at, why and when."""
+        return self._table(self.spec.gone.name, self.spec.gone_schema)
+
+    @property
+    def too_late(self) -> int:
+        """How many records have come too late for their visit, in all runs together."""
+        head = self._context.control.index.head(self.spec.state.name)
+        return too_late_so_far(last_details(self._context, self.spec.state.name, head))
 
     def tables(self) -> list[Table]:
         """All tables that it writes."""
@@ -106,7 +125,10 @@ class Diff:
         """
         config = config or RunConfig()
         self.refuse_parts(config)
-        if look(self._context, self.spec, known or Known.of(self._context)).is_settled:
+        known = known or Known.of(self._context)
+        adopts = known.own_rows(self._context, self.spec).adoption is not None
+        if look(self._context, self.spec, known).is_settled and not adopts:
+            grow_declared(all_tables(self.spec), known.heads)
             return StepReport(self.name)
 
         def work(run: DiffRun, situation: DiffSituation) -> None:
@@ -173,7 +195,7 @@ class Diff:
 
     def _failed(self, keys: Any) -> set[str]:
         """The visits that failed, all or those of a frame, as texts."""
-        failed = {entry.key for entry in self._context.control.index.failed_keys(self.name)}
+        failed = {entry.key for entry in self.failed_keys()}
         if keys is None:
             return failed
         schema = TableSchema(self.spec.state_schema.columns[: len(self.spec.key)], self.spec.key_names)
@@ -193,27 +215,27 @@ class Diff:
         report = StepReport(self.name, mode=what)
 
         def once(attempt: Attempt) -> None:
-            situation = self._pinned()
-            decide(situation, config.on_change or self.spec.options.on_change)
+            situation = self._pinned(attempt, config.on_change or self.spec.options.on_change)
+            adopt_rows(self._context, self.spec)
             before = self._state_offset()
             work(DiffRun(self._context, self.spec, attempt, fail_fast=fail_fast), situation)
             frames = {self.spec.state.name: changed_keys_of(self.spec.state, before, self._state_offset())}
             report.changes = ChangeList(KeyFrames(frames), {})
             on_batch(report, 0)
 
-        return attempt(self._context, report, self._wait, once)
+        return attempt(self._context, self.spec, report, self._wait, once)
 
     def _state_offset(self) -> int | None:
         head = self._context.control.index.head(self.spec.state.name)
         return head.last_offset if head else None
 
-    def _pinned(self) -> DiffSituation:
-        """Where the diff stands; inputs that nobody has written to get an empty chain first."""
-        situation = look(self._context, self.spec, Known.of(self._context))
-        if situation.missing:
-            begin_chains(self._context, [self.spec.sources[name] for name in situation.missing], self._makers())
-            situation = look(self._context, self.spec, Known.of(self._context))
-        return situation
+    def _pinned(self, attempt: Attempt, policy: str) -> DiffSituation:
+        """Where the diff stands, with its tables ready. Refusals come before anything is written."""
+        known = Known.of(self._context)
+        situation = look(self._context, self.spec, known)
+        decide(situation, policy)
+        ready = ready_tables(self._context, attempt.files, self.spec, self._makers(), known)
+        return situation if ready is known else look(self._context, self.spec, ready)
 
     def _failed_with_news(self, situation: DiffSituation) -> tuple[FailedKey, ...]:
         """The failed visits that a run takes along: those that are due, and those of which there is news."""
@@ -244,14 +266,36 @@ class Diff:
         """What a run would do now."""
         return plan_diff(look(self._context, self.spec, known or Known.of(self._context)))
 
+    def definition_changed(self, heads: Mapping[str, TableHead]) -> bool:
+        """Whether a state stands that another definition of the diff has made."""
+        return older_definition(self._context, self.spec, heads) is not None
+
     def replay(self, table: str, head: TableHead) -> VerifyReport:
         """What differs when the commits of one of its tables are made again from what they read."""
         return replay_diff(self._context, self.spec, table, head)
 
+    def failed_keys(self) -> tuple[FailedKey, ...]:
+        """The visits that failed, as they are recorded."""
+        return Known.of(self._context).own_rows(self._context, self.spec).failed
+
     def failures(self) -> pd.DataFrame:
         """The visits that failed, as a pandas frame: key columns, error, attempts, process_ts, retry_after."""
-        failed = self._context.control.index.failed_keys(self.name)
-        return failure_frame(failed, self.spec.key_names, self.spec.key_types)
+        return failure_frame(self.failed_keys(), self.spec.key_names, self.spec.key_types)
+
+    def where_it_went(self, key: Mapping[str, Any], missing: NoSuchRow) -> NoSuchRow:
+        """The error that a visit is not in the state, with where to look if it has left."""
+        source = self.spec.gone
+        head = self._context.control.index.head(source.name)
+        if head is None or head.last_offset is None or set(key) != set(self.spec.key_names):
+            return missing
+        wanted = keys_of([json.dumps(dict(key), default=str)], self.spec.key_names, self.spec.key_types)
+        mark = read_for(source, KeyValues(wanted), head.last_offset)
+        if not (isinstance(mark, LocalFrame) and mark.rows.num_rows):
+            return missing
+        (why,) = mark.rows.column(REASON).to_pylist()
+        shown = " ".join(f"{name}={value}" for name, value in key.items())
+        text = f"{missing.message} The visit has left the state: it is {why}."
+        return NoSuchRow(text, hint=f"`seamark why {source.name} {shown}` shows where its mark came from.")
 
     def history(self, key: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The records that the diff has written of one visit, oldest first."""

@@ -1,10 +1,9 @@
-"""What is known of a visit while its logs are folded: which column holds what."""
+"""What is known of a visit between two logs: which column holds what."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -16,22 +15,41 @@ from seamark.tables.types import spark_name
 
 # A column's name holds no space, so these are nobody's.
 WIDE_BY_VERSION = "its wide"
-AT_SLOW, AT_FAST, AT_WIDE = "at S", "at F", "at wide"
-LINES, IS_GONE, COUNTS, MISSING, UNTOLD = "lines", "is gone", "it counts", "missing wide", "untold version"
-TOO_LARGE = "too large"
+AT_SLOW, AT_FAST, AT_WIDE = "at S", "at F", "at wide"  # what the diff's records leave standing of the visit
+LIVES = "it lives"  # False: it has left the state by its age, and its last version still stands
+LAST_SLOW = "last S"  # the greatest slow version that was ever used for the visit, 0 if none was
+MARK, MARK_SLOW, ENDED = "mark F", "mark S", "it ended"  # the newest version of its lives that are over
+LINES, COUNTS, MISSING, UNTOLD = "lines", "it counts", "missing wide", "untold version"
+TOO_LARGE, LATE = "too large", "its late records"
+HORIZON, NOW = "its horizon", "now"  # the same for all visits of a run; columns, so that expressions can be kept
 
 
 @dataclass(frozen=True)
-class Folding:
-    """How a fold is done: from which horizon on visits stay, and whether to keep what is known after each log."""
+class Applying:
+    """How the logs of a run are applied: what the frame has, and whether to keep what is known after each log.
 
-    horizon: datetime | None = None
+    `marks` says whether it has the marks of visits that left before, and `asleep` whether it has, of those that left
+    by their age, the rows that they left with.
+    """
+
     keep_levels: bool = False
+    marks: bool = False
+    asleep: bool = False
 
 
 def old(column: str) -> str:
     """The column of what stood in the state before."""
     return f"old {column}"
+
+
+def gone(column: str) -> str:
+    """The column of the mark that a visit left when it last went."""
+    return f"gone {column}"
+
+
+def asleep(column: str) -> str:
+    """The column of the row that a visit left the state with by its age."""
+    return f"asleep {column}"
 
 
 def level_names(spec: DiffSpec) -> list[str]:
@@ -58,14 +76,20 @@ def state_name(column: str) -> str:
 
 
 def known_side(spec: DiffSpec) -> Side:
-    """What is known of a visit now."""
+    """What stands of a visit now."""
     wide = F.col(quoted(AT_WIDE)) if spec.wide_columns else None
     return Side(F.col(quoted(AT_SLOW)), Fast(F.col(quoted(AT_FAST)), wide), states_by(spec, state_name))
 
 
-def kept_wide(spec: DiffSpec) -> Column:
-    """The wide columns of the version that stood in the state, as they were when it was written."""
-    return F.struct(*[F.col(quoted(old(stored_wide(c.name)))).alias(c.name) for c in spec.wide_columns])
+def kept_wide(spec: DiffSpec, name: Callable[[str], str]) -> Column:
+    """The wide columns of a stored version, as they were when it was written."""
+    return F.struct(*[F.col(quoted(name(stored_wide(c.name)))).alias(c.name) for c in spec.wide_columns])
+
+
+def stored_side(spec: DiffSpec, name: Callable[[str], str]) -> Side:
+    """A row of the state, from columns that are named by its own."""
+    fast = Fast(F.col(quoted(name(spec.fast_version.name))), kept_wide(spec, name) if spec.wide_columns else None)
+    return Side(F.col(quoted(name(SLOW))), fast, states_by(spec, name))
 
 
 def state_row(spec: DiffSpec, side: Side) -> list[Column]:

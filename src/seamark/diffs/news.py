@@ -1,68 +1,73 @@
-"""From the records of all logs to one row a visit: what each log brings, in the order in which it was written."""
+"""From the records of all logs to one row per visit: the records of each log about it, in the order of the log."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from seamark.diffs.declare import DiffLog, DiffSpec
-from seamark.diffs.merge import Record
+from seamark.diffs.level import HORIZON
+from seamark.diffs.lives import Record, columns_of
 from seamark.ledger import Op
 from seamark.tables.frames import quoted
-from seamark.tables.types import spark_name
 
 # A column's name holds no space, so these are nobody's.
-_WHICH, _OFFSET, _FAST, _LIFE, _LIVES = "its log", "its offset", "its fast", "its life", "its lives"
-_DELETES, _TAKES_BACK, _IS_BAD, _IS_LATE = "it deletes", "it takes back", "it is bad", "it is late"
-_BAD_ROW = "its bad row"
-ROWS, LATE_ROWS = "its rows", "its late rows"
-NEWS, UNDONE, FAST, GONE, ENDED, BAD, OVERFLOW = "news", "undone", "fast", "gone", "ended", "bad", "overflow"
+_WHICH, _OFFSET, _FAST, _IS_BAD, _IS_LATE = "its log", "its offset", "its fast", "it is bad", "it is late"
+_BAD_ROW, _ROW, _TAKES_BACK, _DELETES = "its bad row", "its row", "it takes back", "it deletes"
+_CORRECTS = "it corrects"
+ROWS, LATE_ROWS, RECORDS, BAD = "its rows", "its late rows", "records", "bad"
 
 
 def fact(log: DiffLog, what: str) -> str:
-    """The column of what a log says about a visit, such as whether it is gone."""
+    """The column of what a log says about a visit, such as its records."""
     return f"its {log.number} {what}"
 
 
-def value(log: DiffLog, column: str) -> str:
-    """The column of a value that a log brings."""
-    return f"{log.number} {column}"
+def records_of(spec: DiffSpec, log: DiffLog, records: DataFrame, horizon: Column | None) -> DataFrame:
+    """The records of one log, in the columns that all logs share; those from before the horizon are marked as late."""
+    name = f"records of log {log.number}, horizon {horizon is not None}"
+    if horizon is not None:
+        records = records.withColumn(HORIZON, horizon)
+    has_horizon = horizon is not None
+    return records.select(*spec.expressions.setdefault(name, lambda: _columns_of(spec, log, has_horizon)))
 
 
-def records_of(spec: DiffSpec, log: DiffLog, records: DataFrame, horizon: datetime | None) -> DataFrame:
-    """The records of one log, in the columns that all logs share; rows from before the horizon are marked as late."""
-    if horizon is not None:  # it moves with the clock
-        return records.select(*_columns_of(spec, log, horizon))
-    name = f"records of log {log.number}"
-    return records.select(*spec.expressions.setdefault(name, lambda: _columns_of(spec, log, None)))
-
-
-def _columns_of(spec: DiffSpec, log: DiffLog, horizon: datetime | None) -> list[Column]:
+def _columns_of(spec: DiffSpec, log: DiffLog, has_horizon: bool) -> list[Column]:
     fast = F.col(quoted(spec.fast_version.name)).cast("bigint")
     out_of_range = fast.isNull() | (fast < 0) | (fast >= spec.multiplier)
     takes_back = F.col("op").isin(int(Op.RETRACT), int(Op.CORRECT_FROM))
     deletes = _deletes(log)
     # A row that only says that a visit is gone need not know its version.
     bad = F.when(deletes & ~takes_back & fast.isNull(), False).otherwise(out_of_range)
-    values = [
-        F.col(quoted(c.name)) if log.has(c.name) else F.lit(None).cast(c.spark_type).alias(c.name) for c in spec.columns
-    ]
+    late = _is_late(spec, log) if has_horizon else F.lit(False)
+    # A late row of a keyed log is looked at all the same: what it brought, and what takes it back, go together.
+    wanted = (~bad | deletes) & (F.lit(True) if _has_late_rows(spec, log) else ~late)
+    entry = [F.col("offset").alias(_OFFSET), F.when(~bad, fast).alias(_FAST)]
+    if log.deletes_by is not None:
+        entry.append(deletes.alias(_DELETES))
+    if log.is_keyed:
+        row = F.struct(*[F.col(quoted(name)) for name in log.source.schema.key])
+        corrects = F.col("op") == int(Op.CORRECT_TO)
+        entry += [takes_back.alias(_TAKES_BACK), row.alias(_ROW), corrects.alias(_CORRECTS), late.alias(_IS_LATE)]
+    entry += [F.col(quoted(column.name)).alias(_value(column.name)) for column in columns_of(spec, log)]
     return [
         *[F.col(quoted(name)) for name in spec.key_names],
         F.lit(log.number).alias(_WHICH),
         F.col("offset").alias(_OFFSET),
         fast.alias(_FAST),
-        deletes.alias(_DELETES),
         takes_back.alias(_TAKES_BACK),
         bad.alias(_IS_BAD),
         _row_of(log, bad).alias(_BAD_ROW),
-        _is_late(spec, log, horizon).alias(_IS_LATE),
-        *values,
+        late.alias(_IS_LATE),
+        F.when(wanted, F.struct(*entry)).alias(fact(log, RECORDS)),
     ]
+
+
+def _value(column: str) -> str:
+    return f"value {column}"
 
 
 def _deletes(log: DiffLog) -> Column:
@@ -80,94 +85,42 @@ def _row_of(log: DiffLog, bad: Column) -> Column:
     return F.when(bad, F.to_json(F.struct(*[F.col(quoted(name)) for name in log.source.schema.key])))
 
 
-def _is_late(spec: DiffSpec, log: DiffLog, horizon: datetime | None) -> Column:
-    if spec.ttl is None or horizon is None or not log.has(spec.ttl.column):
+def _has_late_rows(spec: DiffSpec, log: DiffLog) -> bool:
+    return spec.ttl is not None and log.is_keyed and log.has(spec.ttl.column)
+
+
+def _is_late(spec: DiffSpec, log: DiffLog) -> Column:
+    """Whether a record comes after its own time to live; the two records of a correction are judged by the second."""
+    if spec.ttl is None or not log.has(spec.ttl.column):
         return F.lit(False)
-    return F.coalesce(before(spec, F.col(quoted(spec.ttl.column)), horizon), F.lit(False))
-
-
-def before(spec: DiffSpec, moment: Column, horizon: datetime) -> Column:
-    """Whether a time is older than the state keeps visits."""
-    assert spec.ttl is not None
-    kind = next(c.type for c in spec.columns if c.name == spec.ttl.column)
-    return moment < F.lit(horizon.isoformat()).cast("timestamp").cast(spark_name(kind))
+    late = F.coalesce(F.col(quoted(spec.ttl.column)) < F.col(quoted(HORIZON)), F.lit(False))
+    if not log.is_keyed:
+        return late
+    row = Window.partitionBy(*[quoted(name) for name in log.source.schema.key]).orderBy("offset")
+    # The second one may be of another visit, and then not be here where only some visits are read again.
+    is_pair = F.lead("offset").over(row) == F.col("offset") + 1
+    by_pair = F.when(is_pair, F.lead(late).over(row))
+    return F.when(F.col("op") == int(Op.CORRECT_FROM), F.coalesce(by_pair, late)).otherwise(late)
 
 
 def gather_news(spec: DiffSpec, logs: Sequence[DataFrame], *, skip_bad: bool) -> DataFrame:
-    """One row a visit, with what each log brings of it.
+    """One row per visit, with the records that each log brings of it.
 
     A visit is bad if one of its records has a fast version that is out of range; with `skip_bad` such records are left
-    out instead. What was written before the last delete counts no more, but for the newest version of each life.
+    out instead.
     """
-    records = reduce(DataFrame.unionByName, logs)
-    key = [F.col(quoted(name)) for name in spec.key_names]
-    life = lives = F.lit(0)
-    if any(log.deletes_by is not None for log in spec.logs):
-        records = records.repartition(*key)  # once, for the window and for the groups
-        window = Window.partitionBy(*key, _WHICH)
-        before_it = window.orderBy(_OFFSET).rowsBetween(Window.unboundedPreceding, -1)
-        ends = F.count_if(F.col(_DELETES) & ~F.col(_IS_LATE))
-        life, lives = ends.over(before_it), ends.over(window)
-    records = records.withColumns({_LIFE: life.cast("int"), _LIVES: lives.cast("int")})
+    records = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), logs)
     told = spec.expressions.setdefault(f"news, skip bad {skip_bad}", lambda: _told(spec, skip_bad=skip_bad))
-    return records.groupBy(*key).agg(*told)
+    return records.groupBy(*[F.col(quoted(name)) for name in spec.key_names]).agg(*told)
 
 
 def _told(spec: DiffSpec, *, skip_bad: bool) -> list[Column]:
-    told = [F.count(F.lit(1)).alias(ROWS), F.count_if(F.col(_IS_LATE)).alias(LATE_ROWS)]
+    told = [F.count(F.lit(1)).alias(ROWS), F.count_if(F.col(_IS_LATE)).cast("bigint").alias(LATE_ROWS)]
     for log in spec.logs:
-        told += _told_by(spec, log, skip_bad=skip_bad)
+        is_bad = (F.col(_WHICH) == log.number) & ~F.col(_IS_LATE) & F.col(_IS_BAD)
+        told.append(F.collect_list(quoted(fact(log, RECORDS))).alias(fact(log, RECORDS)))
+        told.append((F.lit(None).cast("string") if skip_bad else _bad(log, is_bad)).alias(fact(log, BAD)))
     return told
-
-
-def _told_by(spec: DiffSpec, log: DiffLog, *, skip_bad: bool) -> list[Column]:
-    mine = (F.col(_WHICH) == log.number) & ~F.col(_IS_LATE)
-    good = mine & ~F.col(_IS_BAD)
-    after = F.col(_LIFE) == F.col(_LIVES)
-    news, undone = good & after & ~F.col(_TAKES_BACK), good & after & F.col(_TAKES_BACK)
-    record = Record(F.col(_OFFSET), news, undone)
-    told = [
-        F.count_if(news).alias(fact(log, NEWS)),
-        F.count_if(undone).alias(fact(log, UNDONE)),
-        F.max(F.when(good & after, F.col(_FAST))).alias(fact(log, FAST)),
-        (F.count_if(mine & F.col(_DELETES)) > 0).alias(fact(log, GONE)),
-        (_ended(good & ~after) if log.deletes_by is not None else F.array(F.expr(_NONE))).alias(fact(log, ENDED)),
-        (F.lit(None).cast("string") if skip_bad else _bad(log, mine & F.col(_IS_BAD))).alias(fact(log, BAD)),
-    ]
-    merged = [column for column in spec.columns if log.has(column.name)]
-    too_large = [
-        F.when(column.overflowing_records(F.col(quoted(column.name)), record), F.lit(column.name))
-        for column in merged
-        if column.rule == "sum"
-    ]
-    told.append(F.coalesce(*too_large, F.lit(None).cast("string")).alias(fact(log, OVERFLOW)))
-    return told + [c.from_records(F.col(quoted(c.name)), record).alias(value(log, c.name)) for c in merged]
-
-
-_NONE = "CAST(NULL AS BIGINT)"
-
-
-def _ended(is_past: Column) -> Column:
-    """The newest fast version of each life of a visit that a delete has ended, the one that stood before first.
-
-    A life begins with a record that brings something: a delete that comes twice ends nothing.
-    """
-    begins = ~F.col(_DELETES) & ~F.col(_TAKES_BACK)
-    entry = F.struct(
-        F.col(_OFFSET).alias("offset"), F.col(_LIFE).alias("life"), begins.alias("begins"), F.col(_FAST).alias("fast")
-    )
-    entries = F.array_sort(F.collect_list(F.when(is_past, entry)))
-    first = F.struct(F.lit(0).alias("life"), F.array(F.expr(_NONE)).alias("newest"))
-
-    def follow(known: Column, entry: Column) -> Column:
-        newest = known["newest"]
-        another = F.struct(entry["life"].alias("life"), F.concat(newest, F.array(entry["fast"])).alias("newest"))
-        last = F.greatest(F.element_at(newest, -1), entry["fast"])
-        others = F.slice(newest, 1, F.size(newest) - 1)
-        same = F.struct(known["life"].alias("life"), F.concat(others, F.array(last)).alias("newest"))
-        return F.when(entry["begins"] & (entry["life"] > known["life"]), another).otherwise(same)
-
-    return F.reduce(entries, first, follow)["newest"]
 
 
 def _bad(log: DiffLog, is_bad: Column) -> Column:
@@ -193,3 +146,51 @@ def _bad(log: DiffLog, is_bad: Column) -> Column:
 
     left = F.reduce(found, F.filter(found, lambda _: F.lit(False)), follow)
     return F.get(left, F.lit(0))["shown"]
+
+
+# --- the records of one visit -----------------------------------------------------------------------------------------
+
+
+def told_by(spec: DiffSpec, log: DiffLog) -> Column:
+    """The records of a log about a visit that are to be applied, in their order."""
+    given = F.col(quoted(fact(log, RECORDS)))
+    in_order = F.array_sort(given, lambda one, other: F.when(one[_OFFSET] < other[_OFFSET], -1).otherwise(1))
+    if not log.is_keyed:
+        return F.when(F.size(given) > 1, in_order).otherwise(given)
+    standing = F.reduce(in_order, F.filter(given, lambda _: F.lit(False)), _without_withdrawn)
+    applied = F.when(F.size(given) > 1, standing).otherwise(given)
+    return F.filter(applied, lambda record: ~record[_IS_LATE]) if _has_late_rows(spec, log) else applied
+
+
+def _without_withdrawn(kept: Column, record: Column) -> Column:
+    """The records of a keyed log that are left when one more is looked at.
+
+    A version that is corrected to a smaller one before anybody has read it was never there: neither what it brought nor
+    what takes it back is applied. What came too late was not taken, so there is nothing to take back of it either.
+    """
+    of_the_row = F.filter(kept, lambda other: (other[_ROW] == record[_ROW]) & ~other[_TAKES_BACK])
+    last = F.get(of_the_row, F.size(of_the_row) - 1)
+    is_withdrawn = record[_CORRECTS] & ~last[_IS_LATE] & ~record[_IS_LATE] & (last[_FAST] > record[_FAST])
+    others = F.filter(kept, lambda other: (other[_ROW] != record[_ROW]) | (other[_OFFSET] < last[_OFFSET]))
+    is_void = record[_TAKES_BACK] & last[_IS_LATE]
+    return (
+        F.when(F.coalesce(is_void, F.lit(False)), kept)
+        .when(F.coalesce(is_withdrawn, F.lit(False)), F.concat(others, F.array(record)))
+        .otherwise(F.concat(kept, F.array(record)))
+    )
+
+
+def record_of(spec: DiffSpec, log: DiffLog, entry: Column) -> Record:
+    """An entry of the records of a log, as it is applied."""
+    return Record(
+        fast=entry[_FAST],
+        takes_back=entry[_TAKES_BACK] if log.is_keyed else F.lit(False),
+        deletes=entry[_DELETES] if log.deletes_by is not None else F.lit(False),
+        values={column.name: entry[_value(column.name)] for column in columns_of(spec, log)},
+    )
+
+
+def versions_told(spec: DiffSpec) -> Column:
+    """The fast versions that the logs tell of, each once."""
+    each = [F.transform(F.col(quoted(fact(log, RECORDS))), lambda record: record[_FAST]) for log in spec.logs]
+    return F.array_distinct(F.array_compact(F.concat(*each)))

@@ -1,12 +1,12 @@
-"""What a fold gave: records for the diff, changes of the state, visits that failed, and a few numbers."""
+"""What a run gave: records for the diff, changes of its tables, visits that failed, and a few numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from functools import cached_property, reduce
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,46 +14,42 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from seamark.diffs import news
 from seamark.diffs.declare import DiffSpec
-from seamark.diffs.level import Folding, level_names
-from seamark.diffs.result import CHANGES, FAILED, OLDEST, RECORDS, folded_schema
+from seamark.diffs.level import LATE, Applying, level_names
+from seamark.diffs.moments import as_moment
+from seamark.diffs.result import FAILED, MARKS, OLDEST, RECORDS, applied_schema
 from seamark.ledger import Op
-from seamark.spark.frames import spark_frame
+from seamark.spark.frames import arrow_rows, spark_frame
 from seamark.tables.change import Change, FrameChange, LocalChange, NoRecords, appended_rows
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
 from seamark.transforms.keys import key_texts
-
-if TYPE_CHECKING:
-    from seamark.diffs.expire import Expiry
 
 PLACE = "its place"  # among the records of its visit
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The visits of a run, folded: at hand if they are few, else in files."""
+    """The visits of a run with what its records made of them: at hand if they are few, else in files."""
 
     spec: DiffSpec
-    how: Folding
     rows: CheckedFrame
 
     @staticmethod
-    def nothing(spec: DiffSpec, how: Folding) -> Outcome:
+    def nothing(spec: DiffSpec, how: Applying) -> Outcome:
         """The outcome of a run that reads no record."""
-        return Outcome(spec, how, LocalFrame(folded_schema(spec, how).empty_table()))
+        return Outcome(spec, LocalFrame(applied_schema(spec, how).empty_table()))
 
     @cached_property
     def _numbers(self) -> tuple[int, int, Any]:
         if isinstance(self.rows, LocalFrame):
             table = self.rows.rows
-            late = pc.sum(table.column(news.LATE_ROWS)).as_py() or 0
+            late = pc.sum(table.column(LATE)).as_py() or 0
             oldest = pc.min(table.column(OLDEST)).as_py() if self.spec.ttl else None
             return table.num_rows, late, oldest
-        told = [F.count(F.lit(1)).alias("visits"), F.sum(quoted(news.LATE_ROWS)).alias("late")]
+        told = [F.count(F.lit(1)).alias("visits"), F.sum(quoted(LATE)).alias("late")]
         if self.spec.ttl:
             told.append(F.min(quoted(OLDEST)).alias("oldest"))
-        row = self.rows.frame.agg(*told).toArrow().to_pylist()[0]
+        row = arrow_rows(self.rows.frame.agg(*told)).to_pylist()[0]
         return row["visits"], row["late"] or 0, row.get("oldest")
 
     @property
@@ -79,29 +75,31 @@ class Outcome:
             table = table.filter(table.column(FAILED).is_valid()).slice(0, most)
         else:
             failed = self.rows.frame.where(F.col(quoted(FAILED)).isNotNull())
-            table = failed.select(*map(quoted, names)).limit(most).toArrow()
+            table = arrow_rows(failed.select(*map(quoted, names)).limit(most))
         keys = key_texts(table.select(list(self.spec.key_names)))
         return sorted(zip(keys, table.column(FAILED).to_pylist(), strict=True))
 
-    def touched(self) -> DataFrame | None:
-        """The keys of the visits that did not fail; None if there are none."""
+    @property
+    def touched(self) -> CheckedFrame:
+        """The keys of the visits that did not fail."""
         if isinstance(self.rows, SparkFrame):
-            taken = self.rows.frame.where(F.col(quoted(FAILED)).isNull())
-            return taken.select(*map(quoted, self.spec.key_names))
+            return self._keys(SparkFrame(self.rows.frame.where(F.col(quoted(FAILED)).isNull())))
         table = self.rows.rows
-        table = table.filter(table.column(FAILED).is_null()).select(list(self.spec.key_names))
-        if table.num_rows == 0:
-            return None
-        return F.broadcast(spark_frame(self.spec.state.context.session(), table))
+        return self._keys(LocalFrame(table.filter(table.column(FAILED).is_null())))
 
+    @property
+    def marked(self) -> CheckedFrame:
+        """The keys of the visits that leave a mark."""
+        if isinstance(self.rows, SparkFrame):
+            return self._keys(SparkFrame(self.rows.frame.where(F.size(quoted(MARKS)) > 0)))
+        table = self.rows.rows
+        return self._keys(LocalFrame(table.filter(pc.greater(pc.list_value_length(table.column(MARKS)), 0))))
 
-def as_moment(value: date | datetime | None) -> datetime | None:
-    """A value of a time column as a moment."""
-    if value is None:
-        return None
-    if not isinstance(value, datetime):
-        return datetime(value.year, value.month, value.day, tzinfo=UTC)
-    return value if value.tzinfo else value.replace(tzinfo=UTC)
+    def _keys(self, rows: CheckedFrame) -> CheckedFrame:
+        names = self.spec.key_names
+        if isinstance(rows, SparkFrame):
+            return SparkFrame(rows.frame.select(*map(quoted, names)))
+        return LocalFrame(rows.rows.select(list(names)))
 
 
 def records_of(spec: DiffSpec, outcome: Outcome) -> Change:
@@ -135,20 +133,41 @@ def _exploded(lists: pa.ChunkedArray) -> tuple[pa.Array, pa.Array, pa.Array]:
     return entries, parents, pa.array(places, pa.int32())
 
 
-def state_changes(spec: DiffSpec, outcome: Outcome, expiry: Expiry) -> Change:
-    """What changes in the state: visits that are new, have changed, are gone, or are too old for it."""
-    leaving = expiry.leaving(outcome)
-    if isinstance(outcome.rows, SparkFrame):
-        changed = outcome.rows.frame.select(F.inline(quoted(CHANGES)))
-        return FrameChange(changed if leaving is None else changed.unionByName(leaving))
-    entries, _, _ = _exploded(outcome.rows.rows.column(CHANGES))
-    table = pa.table({field.name: pc.struct_field(entries, [field.name]) for field in entries.type})
-    if leaving is None:
-        return LocalChange(table) if table.num_rows else NoRecords()
-    if table.num_rows == 0:
-        return FrameChange(leaving)
-    ours = spark_frame(spec.state.context.session(), table)
-    return FrameChange(ours.unionByName(leaving))
+# --- changes of keyed tables ------------------------------------------------------------------------------------------
+
+
+def changes_of(spec: DiffSpec, column: str, parts: Sequence[CheckedFrame]) -> Change:
+    """What changes in one of the diff's tables: the records that a column holds, in the parts of a run that have it."""
+    frames = [part.frame for part in parts if isinstance(part, SparkFrame) and column in part.frame.columns]
+    tables = [_entries(part.rows, column) for part in parts if isinstance(part, LocalFrame)]
+    local = [table for table in tables if table is not None and table.num_rows]
+    if not frames:
+        return LocalChange(pa.concat_tables(local)) if local else NoRecords()
+    session = spec.state.context.session()
+    pieces = [frame.select(F.inline(quoted(column))) for frame in frames]
+    pieces += [spark_frame(session, table) for table in local]
+    return FrameChange(reduce(DataFrame.unionByName, pieces))
+
+
+def _entries(rows: pa.Table, column: str) -> pa.Table | None:
+    """The records that a column of some rows holds; None if the rows do not have it."""
+    if column not in rows.column_names:
+        return None
+    entries, _, _ = _exploded(rows.column(column))
+    return pa.table({field.name: pc.struct_field(entries, [field.name]) for field in entries.type})
+
+
+def appended_in(column: str, rows: CheckedFrame) -> CheckedFrame:
+    """Of the records that a column holds, the rows of those that are new."""
+    if isinstance(rows, SparkFrame):
+        records = rows.frame.select(F.inline(quoted(column)))
+        return SparkFrame(records.where(F.col("op") == int(Op.APPEND)).drop("op"))
+    table = _entries(rows.rows, column)
+    assert table is not None
+    return LocalFrame(table.filter(pc.equal(table.column("op"), int(Op.APPEND))).drop_columns(["op"]))
+
+
+# --- levels -----------------------------------------------------------------------------------------------------------
 
 
 def levels_of(spec: DiffSpec, outcome: Outcome) -> Sequence[CheckedFrame]:

@@ -36,7 +36,8 @@ def _mode(situation: DiffSituation) -> tuple[str, str]:
     if waiting:
         return "changes", f"records wait: {', '.join(waiting)}"
     if situation.due:
-        return "retry", f"{len(situation.due)} failed visits are due"
+        due = len(situation.due)
+        return "retry", f"{due} failed visit{' is' if due == 1 else 's are'} due"
     if situation.expires:
         return "expire", "visits are too old for the state"
     if situation.older is not None:

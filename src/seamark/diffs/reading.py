@@ -1,4 +1,4 @@
-"""What a run reads: the unread records of the logs, the old state of their visits, and the columns set aside before."""
+"""What a run reads: the unread records of the logs, what stood of their visits, and the columns set aside before."""
 
 from __future__ import annotations
 
@@ -6,24 +6,27 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from seamark.control import FailedKey
 from seamark.diffs.declare import DiffLog, DiffSpec
-from seamark.diffs.level import WIDE_BY_VERSION, old
-from seamark.diffs.news import ENDED, FAST, fact, gather_news, records_of
+from seamark.diffs.gone import Departed, departed_among, departed_of
+from seamark.diffs.level import old
+from seamark.diffs.news import gather_news, records_of
 from seamark.diffs.situation import DiffSituation
+from seamark.diffs.standing import as_frame, beside
+from seamark.diffs.widen import of_versions, with_wide
 from seamark.spark.frames import spark_frame
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
-from seamark.tables.frames import CheckedFrame, SparkFrame, quoted
-from seamark.tables.read import TableSource, all_of, read_changes, read_images
-from seamark.tables.stage import SMALL_RECORDS
+from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
+from seamark.tables.read import TableSource, all_of, count_records, read_changes, read_images
+from seamark.tables.small import fits_on_driver
+from seamark.tables.to_driver import collect_small
 from seamark.transforms.fetch import read_for, read_records
 from seamark.transforms.keys import distinct, keys_of
 from seamark.transforms.scope import KeyValues
@@ -36,13 +39,14 @@ Interval = tuple[int | None, int | None]
 class Reading:
     """The records that a run takes: an interval of each log, and what waits of visits that failed before.
 
-    `state` is the last record of the state before the run, `wide` that of the wide table.
+    `state` is the last record of the state before the run, `gone` that of the marks, `wide` that of the wide table.
     """
 
     intervals: Mapping[str, Interval]
     retried: Mapping[str, Mapping[str, int]]  # by key text, the last record of each log that was read before it failed
     positions: Mapping[str, int | None]  # up to where each log had been read
     state: int | None
+    gone: int | None = None
     wide: int | None = None
 
     @staticmethod
@@ -55,6 +59,7 @@ class Reading:
             retried={entry.key: json.loads(entry.read_at or "{}") for entry in retried},
             positions={entry.table: entry.after for entry in situation.logs},
             state=situation.state_offset,
+            gone=situation.gone_offset,
             wide=wide.offset if wide else None,
         )
 
@@ -69,66 +74,111 @@ class Reading:
         return not self.intervals and not self.retried
 
 
+@dataclass(frozen=True)
+class Visits:
+    """A row per visit: the records of all logs, what stood of it, and the wide columns of the versions told of."""
+
+    frame: DataFrame
+    departed: Departed
+
+
 def visits_of(
     context: TableContext,
     spec: DiffSpec,
     reading: Reading,
-    horizon: datetime | None,
+    horizon: Column | None,
     skip_bad: bool,
     stack: ExitStack,
-) -> DataFrame:
-    """A row a visit: the news of all logs, what stood in the state, and the wide columns of the versions told of.
-
-    Of the state only the visits that the logs touch are read.
-    """
+) -> Visits:
+    """The visits that records are about. Of the state and of the marks only these are read."""
     waiting = _waiting_records(context, spec, reading)
-    if reading.records <= SMALL_RECORDS:
-        tables = {log.name: _joined(_fresh_at_hand(log, reading), waiting.get(log.name)) for log in spec.logs}
-        frames = {name: _to_spark(spec, name, table) for name, table in tables.items()}
-        touched = _touched(spec, tables)
-        standing = _as_frame(spec.state, read_for(spec.state, KeyValues(touched), reading.state))
-        logs = [records_of(spec, log, frames[log.name], horizon) for log in spec.logs]
-        visits = gather_news(spec, logs, skip_bad=skip_bad)
-        visits = _with_old_state(spec, visits, standing, few=True)
-        if spec.wide is None:
-            return visits
+    tables = _small_records(spec, reading, waiting)
+    if tables is None:
+        return _many_visits(context, spec, reading, waiting, horizon, skip_bad, stack)
+    frames = {name: _to_spark(spec, name, table) for name, table in tables.items()}
+    touched = _touched(spec, tables)
+    standing = read_for(spec.state, KeyValues(touched), reading.state)
+    visits = _gathered(spec, frames, horizon, skip_bad)
+    few = isinstance(standing, LocalFrame)
+    visits = beside(spec, visits, spec.state, as_frame(spec.state, standing), old, few=few)
+    departed = departed_among(spec, touched, tables, reading.gone, reading.state)
+    visits = departed.beside(spec, visits, few=True)
+    if spec.wide is not None:
         versions = _versions(spec, tables)
-        return _with_wide(spec, visits, _as_frame(spec.wide, read_for(spec.wide, KeyValues(versions), reading.wide)))
-    logs = [records_of(spec, log, _fresh(spec, log, reading, waiting), horizon) for log in spec.logs]
-    visits = gather_news(spec, logs, skip_bad=skip_bad)
+        visits = with_wide(spec, visits, as_frame(spec.wide, read_for(spec.wide, KeyValues(versions), reading.wide)))
+    return Visits(visits, departed)
+
+
+def _many_visits(
+    context: TableContext,
+    spec: DiffSpec,
+    reading: Reading,
+    waiting: Mapping[str, CheckedFrame],
+    horizon: Column | None,
+    skip_bad: bool,
+    stack: ExitStack,
+) -> Visits:
+    frames = {log.name: _fresh(spec, log, reading, waiting) for log in spec.logs}
+    visits = _gathered(spec, frames, horizon, skip_bad)
     if spec.wide is not None:  # it is read twice then, and computed once
         visits = _computed_once(context, visits, stack)
         rows = read_images(spec.wide, upto=reading.wide)
-        visits = _with_wide(spec, visits, _of_versions(spec, rows, visits))
-    return _with_old_state(spec, visits, read_images(spec.state, upto=reading.state), few=False)
+        visits = with_wide(spec, visits, of_versions(spec, rows, visits))
+    visits = beside(spec, visits, spec.state, read_images(spec.state, upto=reading.state), old, few=False)
+    departed = departed_of(spec, frames, reading.gone, reading.state)
+    return Visits(departed.beside(spec, visits, few=False), departed)
+
+
+def _gathered(spec: DiffSpec, frames: Mapping[str, DataFrame], horizon: Column | None, skip_bad: bool) -> DataFrame:
+    logs = [records_of(spec, log, frames[log.name], horizon) for log in spec.logs]
+    return gather_news(spec, logs, skip_bad=skip_bad)
 
 
 # --- records ----------------------------------------------------------------------------------------------------------
 
 
-def _fresh_at_hand(log: DiffLog, reading: Reading) -> pa.Table:
+def _small_records(spec: DiffSpec, reading: Reading, waiting: Mapping[str, CheckedFrame]) -> dict[str, pa.Table] | None:
+    """All records that a run takes, by log, on the driver; None if they are too large for it."""
+    if not fits_on_driver(reading.records):
+        return None
+    tables: dict[str, pa.Table] = {}
+    for log in spec.logs:
+        fresh, known = _fresh_on_driver(log, reading), waiting.get(log.name)
+        if fresh is None or isinstance(known, SparkFrame):
+            return None
+        tables[log.name] = fresh if known is None else pa.concat_tables([known.rows, fresh.cast(known.rows.schema)])
+    rows, values = sum(t.num_rows for t in tables.values()), sum(t.nbytes for t in tables.values())
+    return tables if fits_on_driver(rows, values) else None
+
+
+def _fresh_on_driver(log: DiffLog, reading: Reading) -> pa.Table | None:
     after, upto = reading.intervals.get(log.name, (None, None))
     blocks = []
     if log.name in reading.intervals:
         blocks = log.source.context.control.index.slices(log.name, after=after, upto=upto)
     records = read_records(log.source, blocks)
+    if records is None:
+        return None
     if after is not None:
         records = records.filter(pc.greater(records.column("offset"), after))
     return records if upto is None else records.filter(pc.less_equal(records.column("offset"), upto))
 
 
-def _fresh(spec: DiffSpec, log: DiffLog, reading: Reading, waiting: Mapping[str, pa.Table]) -> DataFrame:
+def _fresh(spec: DiffSpec, log: DiffLog, reading: Reading, waiting: Mapping[str, CheckedFrame]) -> DataFrame:
     names = ["offset", "op", *[quoted(name) for name in log.source.schema.names]]
     if log.name in reading.intervals:
         after, upto = reading.intervals[log.name]
         records = read_changes(log.source, after=after, upto=upto).select(*names)
     else:
-        records = _to_spark(spec, log.name, _fresh_at_hand(log, reading))
-    return records.unionByName(_to_spark(spec, log.name, waiting[log.name])) if log.name in waiting else records
+        records = _to_spark(spec, log.name, _record_schema(log.source).empty_table())
+    known = waiting.get(log.name)
+    if known is None:
+        return records
+    return records.unionByName(known.frame if isinstance(known, SparkFrame) else _to_spark(spec, log.name, known.rows))
 
 
-def _waiting_records(context: TableContext, spec: DiffSpec, reading: Reading) -> dict[str, pa.Table]:
-    """The records of visits that failed before, read again from the first one that was not taken; there are few."""
+def _waiting_records(context: TableContext, spec: DiffSpec, reading: Reading) -> dict[str, CheckedFrame]:
+    """The records of visits that failed before, read again from the first one that was not taken."""
     if not reading.retried:
         return {}
     keys = keys_of(list(reading.retried), spec.key_names, spec.key_types)
@@ -146,23 +196,22 @@ def _waiting_records(context: TableContext, spec: DiffSpec, reading: Reading) ->
 
 def _records_of_keys(
     context: TableContext, spec: DiffSpec, log: DiffLog, interval: Interval, keys: pa.Table
-) -> pa.Table:
+) -> CheckedFrame:
     renamed = keys.rename_columns([f"its {name}" if name != "read upto" else name for name in keys.column_names])
     wanted = F.broadcast(spark_frame(context.session(), renamed))
     records = read_changes(log.source, after=interval[0], upto=interval[1])
     same = [records[quoted(name)].eqNullSafe(wanted[quoted(f"its {name}")]) for name in spec.key_names]
     chosen = records.join(wanted, all_of([*same, records["offset"] > wanted["read upto"]]), "left_semi")
     names = ["offset", "op", *[quoted(name) for name in log.source.schema.names]]
-    return chosen.select(*names).toArrow().cast(_record_schema(log.source))
+    chosen, schema = chosen.select(*names), _record_schema(log.source)
+    at_most = count_records(log.source.context.control.index.slices(log.name, after=interval[0], upto=interval[1]))
+    found = collect_small(chosen, {field.name: field.type for field in schema}, at_most)
+    return SparkFrame(chosen) if found is None else LocalFrame(found.cast(schema))
 
 
 def _record_schema(source: TableSource) -> pa.Schema:
     own = [pa.field(column.name, column.type) for column in source.schema.columns]
     return pa.schema([pa.field("offset", pa.int64()), pa.field("op", pa.int32()), *own])
-
-
-def _joined(fresh: pa.Table, waiting: pa.Table | None) -> pa.Table:
-    return fresh if waiting is None else pa.concat_tables([waiting, fresh.cast(waiting.schema)])
 
 
 def _to_spark(spec: DiffSpec, table: str, records: pa.Table) -> DataFrame:
@@ -189,46 +238,6 @@ def _versions(spec: DiffSpec, tables: Mapping[str, pa.Table]) -> pa.Table:
     schema = pa.schema([pa.field(name, spec.wide.schema.column(name).type) for name in spec.wide.schema.key])
     pairs = pa.concat_tables([table.select(schema.names).cast(schema) for table in tables.values()])
     return distinct(pairs.filter(pairs.column(spec.fast_version.name).is_valid()))
-
-
-def _as_frame(source: TableSource, rows: CheckedFrame) -> DataFrame:
-    if isinstance(rows, SparkFrame):
-        return rows.frame
-    table = rows.rows.select(list(source.schema.names))
-    return spark_frame(source.context.session(), table, source.schema.spark())
-
-
-def _with_old_state(spec: DiffSpec, visits: DataFrame, standing: DataFrame, *, few: bool) -> DataFrame:
-    """The visits with what stood in the state, under `old …`."""
-    stood = standing.select(*[F.col(quoted(name)).alias(old(name)) for name in spec.state_schema.names])
-    same = [visits[quoted(name)] == stood[quoted(old(name))] for name in spec.key_names]
-    return visits.join(F.broadcast(stood) if few else stood, all_of(same), "left")
-
-
-# --- the columns set aside --------------------------------------------------------------------------------------------
-
-
-def _with_wide(spec: DiffSpec, visits: DataFrame, rows: DataFrame) -> DataFrame:
-    """The visits with the wide columns of each version that they tell of, as a map by version."""
-    columns = F.struct(*[F.col(quoted(column.name)) for column in spec.wide_columns])
-    entry = F.struct(F.col(quoted(spec.fast_version.name)).cast("bigint").alias("key"), columns.alias("value"))
-    names = [F.col(quoted(name)).alias(f"wide {name}") for name in spec.key_names]
-    maps = rows.groupBy(*names).agg(F.map_from_entries(F.collect_list(entry)).alias(WIDE_BY_VERSION))
-    same = [visits[quoted(name)] == maps[quoted(f"wide {name}")] for name in spec.key_names]
-    return visits.join(maps, all_of(same), "left")
-
-
-def _of_versions(spec: DiffSpec, rows: DataFrame, visits: DataFrame) -> DataFrame:
-    """The wide rows of the versions that the visits tell of."""
-    newest = F.array(*[F.col(quoted(fact(log, FAST))) for log in spec.logs])
-    told = F.concat(newest, *[F.col(quoted(fact(log, ENDED))) for log in spec.logs])
-    pairs = visits.select(
-        *[F.col(quoted(name)).alias(f"its {name}") for name in spec.key_names],
-        F.explode(F.array_distinct(F.array_compact(told))).alias("its version"),
-    )
-    same = [rows[quoted(name)] == pairs[quoted(f"its {name}")] for name in spec.key_names]
-    same.append(rows[quoted(spec.fast_version.name)] == pairs["its version"])
-    return rows.join(pairs, all_of(same), "left_semi")
 
 
 def _computed_once(context: TableContext, frame: DataFrame, stack: ExitStack) -> DataFrame:

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from datetime import datetime
+from dataclasses import replace
 
 from seamark.control import TableHead
 from seamark.diffs.declare import DiffSpec
 from seamark.diffs.expire import Expiry
-from seamark.diffs.outcome import Outcome, levels_of, records_of, state_changes
 from seamark.diffs.reading import Reading
-from seamark.diffs.run import fold_all
+from seamark.diffs.run import Done, make_changes, outcome_of
 from seamark.ledger.verify import VerifyReport
-from seamark.tables.change import Change, stage_change
+from seamark.tables.change import stage_change
 from seamark.tables.context import TableContext
-from seamark.tables.read import TableSource
 from seamark.tables.stage import StagedChange, Target
 from seamark.transforms.checkpoint import Checkpoint
-from seamark.transforms.commit import change_of
 from seamark.transforms.history import PastCommit
 from seamark.transforms.replay import replay_commits
-from seamark.transforms.scope import AllKeys
 
 
 def replay_diff(context: TableContext, spec: DiffSpec, table: str, head: TableHead) -> VerifyReport:
@@ -29,14 +25,25 @@ def replay_diff(context: TableContext, spec: DiffSpec, table: str, head: TableHe
 
     def again(commit: PastCommit, target: Target, stack: ExitStack) -> StagedChange | None:
         definition, checkpoint = commit.definition, commit.checkpoint
-        if definition is None or checkpoint is None or definition.counts != spec.definition.counts:
+        if definition is None or checkpoint is None or not spec.definition.agrees_with(definition):
             return None
-        reading, expiry = _reading(spec, checkpoint), _expiry(context, spec, checkpoint)
-        skip_bad, levels = bool(checkpoint.details["skip_bad"]), output not in spec.outputs
-        outcome = fold_all(context, spec, reading, expiry, skip_bad, stack, keep_levels=levels)
-        return stage_change(output, target, _change(spec, output, outcome, expiry, commit.last_before))
+        if "now" not in checkpoint.details:
+            return None  # made when records were applied by other rules, and visits that left were forgotten
+        kept = output.name in [entry.name for entry in spec.intermediate]
+        then = replace(spec, options=replace(spec.options, keep_intermediate=kept))
+        done = _done(context, then, checkpoint, stack)
+        place = [entry.name for entry in then.written].index(output.name)
+        return stage_change(output, target, make_changes(then, done)[place](commit.last_before))
 
     return replay_commits(context, output, head, again)
+
+
+def _done(context: TableContext, spec: DiffSpec, checkpoint: Checkpoint, stack: ExitStack) -> Done:
+    """What a commit was made of."""
+    reading, expiry = _reading(spec, checkpoint), Expiry.then(context, spec, checkpoint)
+    skip_bad, kept = bool(checkpoint.details["skip_bad"]), spec.options.keep_intermediate
+    outcome = outcome_of(context, spec, reading, expiry, skip_bad, stack, keep_levels=kept)
+    return Done(reading, outcome, expiry, expiry.look(outcome, stack))
 
 
 def _reading(spec: DiffSpec, checkpoint: Checkpoint) -> Reading:
@@ -47,20 +54,6 @@ def _reading(spec: DiffSpec, checkpoint: Checkpoint) -> Reading:
         retried=checkpoint.details["retried"],
         positions=checkpoint.details["positions"],
         state=checkpoint.details["state"],
+        gone=checkpoint.details["gone"],
         wide=wide.offset if wide else None,
     )
-
-
-def _expiry(context: TableContext, spec: DiffSpec, checkpoint: Checkpoint) -> Expiry:
-    horizon = checkpoint.details["horizon"]
-    moment = datetime.fromisoformat(horizon) if horizon else None
-    return Expiry(context, spec, checkpoint.details["state"], moment, bool(checkpoint.details["expires"]))
-
-
-def _change(spec: DiffSpec, output: TableSource, outcome: Outcome, expiry: Expiry, last: int | None) -> Change:
-    if output.name == spec.state.name:
-        return state_changes(spec, outcome, expiry)
-    if output.name == spec.visit_log_slow.name:
-        return records_of(spec, outcome)
-    place = [entry.name for entry in spec.intermediate].index(output.name)
-    return change_of(output, [levels_of(spec, outcome)[place]], AllKeys(), None, last)

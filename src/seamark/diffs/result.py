@@ -1,4 +1,4 @@
-"""What a fold gives of each visit: its records, what changes in the state, and why it failed, if it did."""
+"""What applying the logs gives of each visit: its records, what changes in the diff's tables, and why it failed."""
 
 from __future__ import annotations
 
@@ -7,125 +7,206 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from seamark.diffs import news
-from seamark.diffs.blocks import Fast, Side
-from seamark.diffs.declare import SLOW, DiffSpec
+from seamark.diffs.blocks import Side
+from seamark.diffs.constant import constant_trouble, with_constants
+from seamark.diffs.declare import AT, DELETED, EXPIRED, REASON, SLOW, DiffSpec
 from seamark.diffs.level import (
     AT_FAST,
+    ENDED,
+    HORIZON,
+    LAST_SLOW,
+    LATE,
+    LIVES,
+    MARK,
+    MARK_SLOW,
     MISSING,
+    NOW,
     TOO_LARGE,
     UNTOLD,
-    Folding,
+    Applying,
     column_names,
-    kept_wide,
+    gone,
     known_side,
     level_names,
     lines_name,
     old,
     state_name,
     state_row,
-    states_by,
+    stored_side,
 )
 from seamark.ledger import Op
 from seamark.tables.frames import quoted
+from seamark.tables.types import spark_name
 
 RECORDS, CHANGES, FAILED, OLDEST = "its records", "its changes", "its failure", "its time"
+MARKS, TIMES = "its marks", "its times"  # what changes in the table of marks, and in that of the visits by their time
 
 
-def result_columns(spec: DiffSpec, how: Folding) -> list[Column]:
+def _col(name: str) -> Column:
+    return F.col(quoted(name))
+
+
+def result_columns(spec: DiffSpec, how: Applying) -> list[Column]:
     """The columns of the result, over all that was computed of a visit."""
-    failed = _failure(spec)
-    parts = [F.col(quoted(lines_name(log, "news"))) for log in spec.logs]
-    for place, log in reversed(list(enumerate(spec.logs))):
-        if log.deletes_by is not None:
-            parts.insert(place, F.col(quoted(lines_name(log, "delete"))))
-    stays, leaves = _stays(spec, how)
+    parts = []
+    for log in spec.logs:
+        parts += [_col(lines_name(log, "delete"))] if log.deletes_by is not None else []
+        parts.append(_col(lines_name(log, "news")))
+    records, failed = F.concat(*parts), _failure(spec)
+    if spec.constant:
+        records, failed = with_constants(spec, records), F.coalesce(failed, constant_trouble(spec, records))
+    leaves = _leaves(spec)
+    stays = _col(LIVES) & ~leaves
     columns = [
-        *[F.col(quoted(name)) for name in spec.key_names],
-        F.when(failed.isNull(), F.concat(*parts)).alias(RECORDS),
-        F.when(failed.isNull(), _changes(spec, stays, leaves)).alias(CHANGES),
+        *[_col(name) for name in spec.key_names],
+        F.when(failed.isNull(), records).alias(RECORDS),
+        F.when(failed.isNull(), _changes(spec, stays)).alias(CHANGES),
         failed.alias(FAILED),
-        F.col(quoted(news.ROWS)),
-        F.col(quoted(news.LATE_ROWS)),
+        _col(news.ROWS),
+        F.when(failed.isNull(), _col(LATE)).otherwise(0).alias(LATE),
     ]
+    if spec.loses_visits:
+        columns.append(F.when(failed.isNull(), _marks(spec, how, leaves)).alias(MARKS))
     if spec.ttl is not None:
-        columns.append(F.when(failed.isNull() & stays, F.col(quoted(state_name(spec.ttl.column)))).alias(OLDEST))
+        time = F.when(stays, _col(state_name(spec.ttl.column)))
+        columns.append(F.when(failed.isNull(), _times(spec, time)).alias(TIMES))
+        columns.append(F.when(failed.isNull(), time).alias(OLDEST))
     if how.keep_levels:
-        columns += [F.when(failed.isNull(), F.col(quoted(name))).alias(name) for name in level_names(spec)]
+        columns += [F.when(failed.isNull(), _col(name)).alias(name) for name in level_names(spec)]
     return columns
 
 
 def _failure(spec: DiffSpec) -> Column:
     """Why a visit cannot be taken, or NULL."""
     name, most = spec.fast_version.name, spec.multiplier
-    reasons = [F.when(F.col(quoted(key)).isNull(), F.lit(f"its key column '{key}' is NULL")) for key in spec.key_names]
+    reasons = [F.when(_col(key).isNull(), F.lit(f"its key column '{key}' is NULL")) for key in spec.key_names]
     for log in spec.logs:
-        bad = F.col(quoted(news.fact(log, news.BAD)))
+        bad = _col(news.fact(log, news.BAD))
         rule = f" in log '{log.name}': {name} must be 0 <= F < M, with M={most}"
         reasons.append(F.when(bad.isNotNull(), F.concat(F.lit(f"{name} is F="), bad, F.lit(rule))))
     if spec.wide is not None:
-        missing = F.col(quoted(MISSING))
+        missing = _col(MISSING)
         rule = ", whose columns its records must carry"
         told = F.concat(F.lit(f"the wide table '{spec.wide.name}' has no row for F="), missing.cast("string"))
         reasons.append(F.when(missing.isNotNull(), F.concat(told, F.lit(rule))))
-    too_large = F.concat(F.lit("the sum of its column '"), F.col(quoted(TOO_LARGE)), F.lit("' does not fit the column"))
-    reasons.append(F.when(F.col(quoted(TOO_LARGE)).isNotNull(), too_large))
+    too_large = F.concat(F.lit("the sum of its column '"), _col(TOO_LARGE), F.lit("' does not fit the column"))
+    reasons.append(F.when(_col(TOO_LARGE).isNotNull(), too_large))
     untold = f"it is deleted, and nobody has told its {name}, which must be taken back: F=NULL, M={most}"
-    reasons.append(F.when(F.col(quoted(UNTOLD)), F.lit(untold)))
+    reasons.append(F.when(_col(UNTOLD), F.lit(untold)))
     return F.coalesce(*reasons)
 
 
-def _stays(spec: DiffSpec, how: Folding) -> tuple[Column, Column]:
-    """Whether a visit is in the state afterwards, and whether it was before."""
-    stays = F.col(quoted(AT_FAST)).isNotNull()
-    if spec.ttl is not None and how.horizon is not None:
-        expired = news.before(spec, F.col(quoted(state_name(spec.ttl.column))), how.horizon)
-        stays = stays & ~F.coalesce(expired, F.lit(False))
-    return stays, F.col(quoted(old(spec.fast_version.name))).isNotNull()
+def _leaves(spec: DiffSpec) -> Column:
+    """Whether a visit that lives is too old for the state."""
+    if spec.ttl is None:
+        return F.lit(False)
+    return _col(LIVES) & F.coalesce(_col(state_name(spec.ttl.column)) < _col(HORIZON), F.lit(False))
 
 
-def _changes(spec: DiffSpec, stays: Column, stood: Column) -> Column:
+def _record(op: Op, *columns: Column) -> Column:
+    return F.struct(F.lit(int(op)).cast("int").alias("op"), *columns)
+
+
+def _none_of(records: Column) -> Column:
+    return F.filter(records, lambda _: F.lit(False))
+
+
+def _changes(spec: DiffSpec, stays: Column) -> Column:
     """What changes in the state, as records of its table."""
-    before = Side(
-        F.col(quoted(old(SLOW))),
-        Fast(F.col(quoted(old(spec.fast_version.name))), kept_wide(spec) if spec.wide_columns else None),
-        states_by(spec, old),
-    )
-    after = known_side(spec)
-    differs = ~F.col(quoted(old(SLOW))).eqNullSafe(after.slow)
+    before, after, stood = stored_side(spec, old), known_side(spec), _col(old(spec.fast_version.name)).isNotNull()
+    differs = ~before.slow.eqNullSafe(after.slow)
     differs |= ~before.fast.version.eqNullSafe(after.fast.version)
     for name in column_names(spec):
         differs |= ~before.state[name].eqNullSafe(after.state[name])
     for column in spec.wide_columns:
         differs |= ~before.fast.wide[column.name].eqNullSafe(after.fast.wide[column.name])  # type: ignore[index]
-
-    def record(op: Op, side: Side) -> Column:
-        return F.struct(F.lit(int(op)).cast("int").alias("op"), *state_row(spec, side))
-
-    corrected = F.array(record(Op.CORRECT_FROM, before), record(Op.CORRECT_TO, after))
-    nothing = F.filter(F.array(record(Op.APPEND, after)), lambda _: F.lit(False))
+    new = F.array(state_record(spec, Op.APPEND, after))
+    both = F.array(state_record(spec, Op.CORRECT_FROM, before), state_record(spec, Op.CORRECT_TO, after))
+    nothing = _none_of(new)
     return (
-        F.when(stays & stood, F.when(differs, corrected).otherwise(nothing))
-        .when(stays, F.array(record(Op.APPEND, after)))
-        .when(stood, F.array(record(Op.RETRACT, before)))
+        F.when(stays & stood, F.when(differs, both).otherwise(nothing))
+        .when(stays, new)
+        .when(stood, F.array(state_record(spec, Op.RETRACT, before)))
         .otherwise(nothing)
     )
 
 
-def folded_schema(spec: DiffSpec, how: Folding) -> pa.Schema:
+def state_record(spec: DiffSpec, op: Op, side: Side) -> Column:
+    """A record of the state."""
+    return _record(op, *state_row(spec, side))
+
+
+# --- marks and times --------------------------------------------------------------------------------------------------
+
+
+def _marks(spec: DiffSpec, how: Applying, leaves: Column) -> Column:
+    """What changes among the marks, as records of their table: a visit that goes leaves one."""
+    fast = F.when(leaves, _col(AT_FAST)).otherwise(_col(MARK))
+    slow = F.when(leaves, _col(LAST_SLOW)).otherwise(_col(MARK_SLOW))
+    reason = F.when(leaves, F.lit(EXPIRED)).otherwise(F.lit(DELETED))
+    changed = mark_records(spec, fast, slow, reason, has_mark=how.marks)
+    return F.when(leaves | _col(ENDED), changed).otherwise(_none_of(changed))
+
+
+def mark_records(spec: DiffSpec, fast: Column, slow: Column, reason: Column, *, has_mark: bool) -> Column:
+    """The records that leave a mark of a visit, now, in the place of the one that it has, if it has one."""
+
+    new = [fast.cast(spark_name(spec.fast_version.type)), slow, reason, _col(NOW)]
+    if not has_mark:
+        return F.array(mark_record(spec, Op.APPEND, new))
+    was = [_col(gone(name)) for name in (spec.fast_version.name, SLOW, REASON, AT)]
+    both = F.array(mark_record(spec, Op.CORRECT_FROM, was), mark_record(spec, Op.CORRECT_TO, new))
+    return F.when(_col(gone(AT)).isNotNull(), both).otherwise(F.array(mark_record(spec, Op.APPEND, new)))
+
+
+def mark_record(spec: DiffSpec, op: Op, values: list[Column] | None = None) -> Column:
+    """A record of the table of marks: with given values, or those that its columns have."""
+    names = (spec.fast_version.name, SLOW, REASON, AT)
+    given = values or [_col(name) for name in names]
+    told = [value.alias(name) for value, name in zip(given, names, strict=True)]
+    return _record(op, *[_col(name) for name in spec.key_names], *told)
+
+
+def _times(spec: DiffSpec, time: Column) -> Column:
+    """What changes among the visits by their time, as records of their table."""
+    assert spec.ttl is not None
+    before = _col(old(spec.ttl.column))
+    changed = F.array(
+        F.when(before.isNotNull(), time_record(spec, Op.RETRACT, before)),
+        F.when(time.isNotNull(), time_record(spec, Op.APPEND, time)),
+    )
+    there = F.filter(changed, lambda record: record.isNotNull())
+    return F.when(~before.eqNullSafe(time), there).otherwise(_none_of(there))
+
+
+def time_record(spec: DiffSpec, op: Op, time: Column) -> Column:
+    """A record of the table of the visits by their time."""
+    assert spec.ttl is not None
+    return _record(op, time.alias(spec.ttl.column), *[_col(name) for name in spec.key_names])
+
+
+def changes_type(schema: pa.Schema) -> pa.DataType:
+    """The type of a column that holds records of a table."""
+    return pa.list_(pa.struct([pa.field("op", pa.int32()), *[pa.field(f.name, f.type) for f in schema]]))
+
+
+def applied_schema(spec: DiffSpec, how: Applying) -> pa.Schema:
     """The columns of the result as Arrow holds them."""
-    key = [pa.field(column.name, column.type) for column in spec.key]
     own = [pa.field(f.name, f.type) for f in spec.log_schema.arrow if f.name not in spec.key_names]
-    row = [pa.field(f.name, f.type) for f in spec.state_schema.arrow]
     fields = [
-        *key,
+        *[pa.field(column.name, column.type) for column in spec.key],
         pa.field(RECORDS, pa.list_(pa.struct(own))),
-        pa.field(CHANGES, pa.list_(pa.struct([pa.field("op", pa.int32()), *row]))),
+        pa.field(CHANGES, changes_type(spec.state_schema.arrow)),
         pa.field(FAILED, pa.string()),
         pa.field(news.ROWS, pa.int64()),
-        pa.field(news.LATE_ROWS, pa.int64()),
+        pa.field(LATE, pa.int64()),
     ]
+    if spec.loses_visits:
+        fields.append(pa.field(MARKS, changes_type(spec.gone_schema.arrow)))
     if spec.ttl is not None:
-        fields.append(pa.field(OLDEST, next(c.type for c in spec.columns if c.name == spec.ttl.column)))
+        fields.append(pa.field(TIMES, changes_type(spec.times_schema.arrow)))
+        fields.append(pa.field(OLDEST, spec.ttl_type))
     if how.keep_levels:
+        row = [pa.field(f.name, f.type) for f in spec.state_schema.arrow]
         fields += [pa.field(name, pa.struct(row)) for name in level_names(spec)]
     return pa.schema(fields)

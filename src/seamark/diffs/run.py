@@ -1,4 +1,4 @@
-"""One run of a diff at work: read what the logs bring and the old state of those visits, fold, and commit all of it."""
+"""One run of a diff at work: read what the logs bring and what stood of those visits, apply it, and commit."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from seamark.control import FailedKey, RunRecord
+from seamark.diffs.apply import apply_logs
 from seamark.diffs.declare import DiffSpec
-from seamark.diffs.expire import Expiry
-from seamark.diffs.fold import fold_visits
-from seamark.diffs.level import Folding
-from seamark.diffs.outcome import Outcome, levels_of, records_of, state_changes
+from seamark.diffs.expire import Expiry, Looked
+from seamark.diffs.level import HORIZON, NOW, Applying
+from seamark.diffs.outcome import Outcome, changes_of, levels_of, records_of
 from seamark.diffs.reading import Reading, visits_of
-from seamark.diffs.result import folded_schema
+from seamark.diffs.result import CHANGES, MARKS, TIMES, applied_schema
 from seamark.diffs.situation import DiffSituation
 from seamark.errors import CommitConflict, TooManyFailures, VisitFailed
 from seamark.tables.change import Change, spark_errors_explained
@@ -73,10 +73,15 @@ class DiffRun:
         with ExitStack() as stack:
             reading = Reading.of(situation, work.retried, takes_news=work.takes_news)
             expiry = Expiry.due(self._context, self._spec, situation)
+            if work.skip_bad:  # a visit that was given up for good may have been too old for long
+                expiry = replace(expiry, since=None, is_due=self._spec.ttl is not None)
             kept = self._spec.options.keep_intermediate
-            outcome = fold_all(self._context, self._spec, reading, expiry, work.skip_bad, stack, keep_levels=kept)
+            outcome = outcome_of(self._context, self._spec, reading, expiry, work.skip_bad, stack, keep_levels=kept)
             failed = self._failures(situation, work, outcome)
-            self._commit(situation, work, reading, expiry, outcome, failed)
+            left = self._left_failed(situation, work, failed)
+            expiry = replace(expiry, failed=tuple(left))
+            done = Done(reading, outcome, expiry, expiry.look(outcome, stack))
+            self._commit(situation, work, done, failed, left)
         for observe in batch_observers:
             observe(self._spec.name, time.monotonic() - begun)
 
@@ -113,20 +118,25 @@ class DiffRun:
             recorded[key] = failed_once_more(self._spec.name, key, text, known, now, read_at)
         return recorded
 
+    def _left_failed(
+        self, situation: DiffSituation, work: DiffWork, failed: Mapping[str, FailedKey]
+    ) -> dict[str, FailedKey]:
+        """The visits that stand as failed after the run."""
+        tried = {entry.key for entry in work.retried}
+        return {entry.key: entry for entry in situation.failed if entry.key not in tried} | dict(failed)
+
     # --- committing ---------------------------------------------------------------------------------------------------
 
     def _commit(
         self,
         situation: DiffSituation,
         work: DiffWork,
-        reading: Reading,
-        expiry: Expiry,
-        outcome: Outcome,
+        done: Done,
         failed: Mapping[str, FailedKey],
+        left: Mapping[str, FailedKey],
     ) -> None:
         spec, context, report = self._spec, self._context, self._attempt.report
         cured = [entry.key for entry in work.retried if entry.key not in failed]
-        left = {entry.key: entry for entry in situation.failed if entry.key not in cured} | dict(failed)
         covered = situation.covers if work.takes_news else ()
         positions = tuple(position_at(context, spec.name, c, situation.generation(c.table)) for c in covered)
         progress = Progress(
@@ -137,75 +147,53 @@ class DiffRun:
             batch=report.batches + 1,
         )
         batch = Batch(
-            changes=tuple(self._changes(situation, expiry, outcome)),
-            checkpoint=self._checkpoint(situation, work, reading, expiry, outcome, left, tuple(failed)),
+            changes=tuple(make_changes(spec, done)),
+            checkpoint=self._checkpoint(situation, work, done, left, tuple(failed)),
             covered=covered,
             watermark=least_watermark(context, situation.log_pins) if work.takes_news else None,
         )
 
         def record(counts: OpCounts) -> RunRecord:
             written = report.rows_out + counts.appended + counts.corrected + counts.retracted
-            rows_in = report.rows_in + reading.records
+            rows_in = report.rows_in + done.reading.records
             return self._attempt.record(context, mode=work.mode, rows_in=rows_in, rows_out=written)
 
         committed = Committer(context, spec, self._attempt.files).commit(batch, record, progress)
-        self._tell(work, reading, outcome, committed, failed)
-
-    def _changes(self, situation: DiffSituation, expiry: Expiry, outcome: Outcome) -> list[MakeChange]:
-        spec = self._spec
-        changes: list[MakeChange] = [
-            _on(situation.state_offset, spec.state, lambda: state_changes(spec, outcome, expiry)),
-            lambda _last: records_of(spec, outcome),
-        ]
-        if spec.options.keep_intermediate:
-            for output, rows in zip(spec.intermediate, levels_of(spec, outcome), strict=True):
-                changes.append(partial(change_of, output, [rows], AllKeys(), None))
-        return changes
+        self._tell(work, done, committed, failed)
 
     def _checkpoint(
         self,
         situation: DiffSituation,
         work: DiffWork,
-        reading: Reading,
-        expiry: Expiry,
-        outcome: Outcome,
+        done: Done,
         left: Mapping[str, FailedKey],
         skipped: tuple[str, ...],
     ) -> Checkpoint:
-        oldest = expiry.oldest_after(outcome)
         return Checkpoint(
             step=self._spec.name,
             mode=work.mode,
             read={table: ReadAt.of(pin) for table, pin in situation.pins.items()},
-            taken=reading.intervals,
+            taken=done.reading.intervals,
             keys=tuple(entry.key for entry in work.retried),
             failed=tuple(left.values()),
             skipped=skipped,
             details={
                 "state": situation.state_offset,
-                "positions": dict(reading.positions),
+                "positions": dict(done.reading.positions),
                 "retried": {entry.key: json.loads(entry.read_at or "{}") for entry in work.retried},
                 "skip_bad": work.skip_bad,
-                "horizon": expiry.horizon.isoformat() if expiry.horizon else None,
-                "expires": expiry.is_due,
-                "oldest": oldest.isoformat() if oldest else None,
+                "too_late": situation.too_late + done.outcome.late_rows,
+                **done.expiry.details(done.looked, situation.forgotten),
             },
         )
 
-    def _tell(
-        self,
-        work: DiffWork,
-        reading: Reading,
-        outcome: Outcome,
-        committed: Committed,
-        failed: Mapping[str, FailedKey],
-    ) -> None:
+    def _tell(self, work: DiffWork, done: Done, committed: Committed, failed: Mapping[str, FailedKey]) -> None:
         report, counts = self._attempt.report, committed.counts
         report.mode = work.mode
         report.batches += 1
-        report.keys += outcome.visits
-        report.rows_in += reading.records
-        report.too_late += outcome.late_rows
+        report.keys += done.outcome.visits
+        report.rows_in += done.reading.records
+        report.too_late += done.outcome.late_rows
         report.appended += counts.appended
         report.corrected += counts.corrected
         report.retracted += counts.retracted
@@ -213,7 +201,17 @@ class DiffRun:
         report.failures = (*report.failures, *((key, entry.error) for key, entry in failed.items()))
 
 
-def fold_all(
+@dataclass(frozen=True)
+class Done:
+    """What a run read, what came of it, and what time did beside it: all that its commit is made of."""
+
+    reading: Reading
+    outcome: Outcome
+    expiry: Expiry
+    looked: Looked
+
+
+def outcome_of(
     context: TableContext,
     spec: DiffSpec,
     reading: Reading,
@@ -224,18 +222,41 @@ def fold_all(
     keep_levels: bool,
 ) -> Outcome:
     """What a run makes of the records that it reads, computed once. Without records there is nothing to compute."""
-    how = Folding(expiry.horizon, keep_levels)
     if reading.is_empty:
-        return Outcome.nothing(spec, how)
-    visits = visits_of(context, spec, reading, expiry.horizon, skip_bad, stack)
-    folded = fold_visits(spec, visits, how)
+        return Outcome.nothing(spec, Applying(keep_levels))
+    horizon = expiry.horizon_column()
+    visits = visits_of(context, spec, reading, horizon, skip_bad, stack)
+    how = visits.departed.how(keep_levels=keep_levels)
+    moments = {NOW: expiry.now_column(), **({HORIZON: horizon} if horizon is not None else {})}
+    applied = apply_logs(spec, visits.frame.withColumns(moments), how)
     with spark_errors_explained(
         spec.state,
-        "folded the logs",
+        "applied the logs",
         "the cause is below; a function in `merge` may have failed.",
     ):
-        rows = stack.enter_context(computed(context, SparkFrame(folded), folded_schema(spec, how)))
-    return Outcome(spec, how, rows)
+        rows = stack.enter_context(computed(context, SparkFrame(applied), applied_schema(spec, how)))
+    return Outcome(spec, rows)
+
+
+def make_changes(spec: DiffSpec, done: Done) -> list[MakeChange]:
+    """What changes in each of the tables that a commit writes."""
+    parts = (done.outcome.rows, *done.looked.parts)
+    changes: list[MakeChange] = [
+        _on(done.reading.state, spec.state, lambda: changes_of(spec, CHANGES, parts)),
+        lambda _last: records_of(spec, done.outcome),
+    ]
+    if spec.loses_visits:
+        changes.append(_on(done.reading.gone, spec.gone, lambda: changes_of(spec, MARKS, parts)))
+    if spec.ttl is not None:
+        rows = done.looked.rows
+        if rows is not None:
+            changes.append(partial(change_of, spec.times, rows, AllKeys(), None))
+        else:
+            changes.append(_on(done.expiry.times, spec.times, lambda: changes_of(spec, TIMES, parts)))
+    if spec.options.keep_intermediate:
+        for output, level in zip(spec.intermediate, levels_of(spec, done.outcome), strict=True):
+            changes.append(partial(change_of, output, [level], AllKeys(), None))
+    return changes
 
 
 def _on(expected: int | None, table: TableSource, make: Callable[[], Change]) -> MakeChange:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 
@@ -17,7 +18,22 @@ from seamark.tables.publish import plan_table
 from seamark.transforms.batches import Pending, Pin
 from seamark.transforms.commit import Covered, last_checkpoint, least_watermark
 from seamark.transforms.definition import Definition, difference
-from seamark.transforms.situation import Known, older_definition, pending_inputs
+from seamark.transforms.situation import Known, older_definition, pending_inputs, refuse_older_program
+
+
+@dataclass(frozen=True)
+class Times:
+    """What is known of the times of the visits in the state without looking at any of them.
+
+    `offset` is the last record of the table that has the visits by their time, which is current if the last commit of
+    the state has written it too. No visit that has not failed is older than `oldest`; `ahead` is how far the last look
+    went beyond its horizon without finding one, None if it did find one.
+    """
+
+    offset: int | None = None
+    are_current: bool = True
+    oldest: datetime | None = None
+    ahead: timedelta | None = None
 
 
 @dataclass(frozen=True)
@@ -31,8 +47,11 @@ class DiffSituation:
     due: tuple[FailedKey, ...]
     older: Definition | None
     state_offset: int | None  # the last record of the state
-    horizon: datetime | None  # visits from before it are too old
-    oldest: datetime | None  # no visit in the state is older
+    gone_offset: int | None  # and that of the marks
+    times: Times
+    now: datetime
+    too_late: int  # how many records have come too late so far
+    forgotten: int | None  # up to which record of theirs marks were looked through for those to be forgotten
     watermark_waits: bool
 
     @property
@@ -72,14 +91,23 @@ class DiffSituation:
         return any(entry.records > 0 for entry in self.pending)
 
     @property
+    def horizon(self) -> datetime | None:
+        """Visits from before it are too old for the state."""
+        return self.now - self.spec.ttl.span if self.spec.ttl else None
+
+    @property
     def expires(self) -> bool:
-        """Whether visits are in the state that are too old for it."""
-        if self.horizon is None or self.oldest is None or self.spec.ttl is None:
+        """Whether visits may be in the state that are too old for it."""
+        if self.horizon is None or self.state_offset is None:
             return False
-        kind = next(column.type for column in self.spec.columns if column.name == self.spec.ttl.column)
-        if pa.types.is_date(kind):  # days are compared as days: today's midnight is not before this morning
-            return self.oldest.date() < self.horizon.date()
-        return self.oldest < self.horizon
+        if not self.times.are_current:
+            return True
+        if self.times.oldest is None:
+            return False
+        if pa.types.is_date(self.spec.ttl_type):
+            # days are compared as days: today's midnight is not before this morning
+            return self.times.oldest.date() < self.horizon.date()
+        return self.times.oldest < self.horizon
 
     @property
     def is_settled(self) -> bool:
@@ -91,8 +119,9 @@ def look(context: TableContext, spec: DiffSpec, known: Known) -> DiffSituation:
     """Where a diff stands now."""
     pending = pending_inputs(context, spec, known)
     now = context.clock.now()
-    failed = tuple(known.failed.get(spec.name, ()))
-    head = known.heads.get(spec.state.name)
+    failed = known.own_rows(context, spec).failed
+    head, gone = known.heads.get(spec.state.name), known.heads.get(spec.gone.name)
+    details = last_details(context, spec.state.name, head)
     return DiffSituation(
         spec=spec,
         pending=pending,
@@ -101,18 +130,36 @@ def look(context: TableContext, spec: DiffSpec, known: Known) -> DiffSituation:
         due=tuple(key for key in failed if (key.retry_after or 0.0) <= now.timestamp()),
         older=older_definition(context, spec, known.heads),
         state_offset=head.last_offset if head else None,
-        horizon=now - spec.ttl.span if spec.ttl else None,
-        oldest=_oldest(context, spec, head),
+        gone_offset=gone.last_offset if gone else None,
+        times=_times(context, spec, details, known.heads) if spec.ttl else Times(),
+        now=now,
+        too_late=too_late_so_far(details),
+        forgotten=details.get("forgotten"),
         watermark_waits=_watermark_waits(context, spec, pending, known.heads),
     )
 
 
-def _oldest(context: TableContext, spec: DiffSpec, head: TableHead | None) -> datetime | None:
-    if spec.ttl is None or head is None:
-        return None
-    checkpoint = last_checkpoint(plan_table(context, spec.state.name, head))
-    text = checkpoint.details.get("oldest") if checkpoint else None
-    return datetime.fromisoformat(text) if text else None
+def last_details(context: TableContext, table: str, head: TableHead | None) -> Mapping[str, Any]:
+    """What the last commit of a table says of itself."""
+    checkpoint = last_checkpoint(plan_table(context, table, head)) if head else None
+    return checkpoint.details if checkpoint else {}
+
+
+def too_late_so_far(details: Mapping[str, Any]) -> int:
+    """How many records had come too late after a commit of a diff."""
+    return int(details.get("too_late", 0))
+
+
+def _times(context: TableContext, spec: DiffSpec, details: Mapping[str, Any], heads: Mapping[str, TableHead]) -> Times:
+    head = heads.get(spec.times.name)
+    oldest, ahead = details.get("oldest"), details.get("ahead")
+    return Times(
+        offset=head.last_offset if head else None,
+        # It may be missing, or not have been written for a while: the time to live was another one, or none.
+        are_current=head is not None and last_details(context, spec.times.name, head) == details,
+        oldest=datetime.fromisoformat(oldest) if oldest else None,
+        ahead=timedelta(seconds=ahead) if ahead is not None else None,
+    )
 
 
 def _watermark_waits(
@@ -135,14 +182,18 @@ def decide(situation: DiffSituation, policy: str) -> None:
     A fold cannot be computed anew, so the rows that stand are kept or nothing is done.
     """
     older, spec = situation.older, situation.spec
+    if not situation.is_settled:
+        refuse_older_program(spec, situation.pins.values(), {})
     if older is None:
         return
-    if older.counts == spec.definition.counts:
+    if spec.definition.agrees_with(older):
         raise InvalidStep(
             f"diff '{spec.name}': the chain of one of its logs is not the one that its state was made from. "
             "Nothing was run.",
             hint="a diff is a fold over its logs: declare it under another name to begin anew.",
         )
+    if all(entry.after is None for entry in situation.pending):
+        return  # nothing was read by the older one
     multiplier = _multiplier(older)
     if multiplier is not None and multiplier != spec.multiplier:
         raise InvalidStep(

@@ -1,0 +1,31 @@
+"""Rows that stand, beside the visits that they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from seamark.diffs.declare import DiffSpec
+from seamark.spark.frames import spark_frame
+from seamark.tables.frames import CheckedFrame, SparkFrame, quoted
+from seamark.tables.read import TableSource, all_of
+
+
+def as_frame(source: TableSource, rows: CheckedFrame) -> DataFrame:
+    """Rows of a table as a frame of its columns."""
+    if isinstance(rows, SparkFrame):
+        return rows.frame.select(*map(quoted, source.schema.names))
+    table = rows.rows.select(list(source.schema.names))
+    return spark_frame(source.context.session(), table, source.schema.spark())
+
+
+def beside(
+    spec: DiffSpec, visits: DataFrame, source: TableSource, rows: DataFrame, name: Callable[[str], str], *, few: bool
+) -> DataFrame:
+    """The visits with a table's rows about them, whose columns are renamed; NULL where there is none."""
+    theirs = rows.select(*[F.col(quoted(column)).alias(name(column)) for column in source.schema.names])
+    same = [visits[quoted(column)] == theirs[quoted(name(column))] for column in spec.key_names]
+    # Spark judges a file by its size on disk, and would send large rows that repeat to every task.
+    return visits.join(F.broadcast(theirs) if few else theirs.hint("merge"), all_of(same), "left")
