@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
+from tests.sinks.visits import Visits
 
 import seamark as sm
 
@@ -62,3 +63,17 @@ def server_url(http_engine: int) -> str:
 def url(request: pytest.FixtureRequest) -> str:
     """A ClickHouse without tables: the test runs once inside this process and once over HTTP."""
     return request.getfixturevalue("folder_url" if request.param == "embedded" else "server_url")
+
+
+# --- visits -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def visits(dry: sm.DataStore, url: str, arrow: Any) -> Visits:
+    """A log of visits, and its copy: the test runs once inside this process and once over HTTP."""
+    return Visits(dry, url, arrow)
+
+
+@pytest.fixture
+def local_visits(dry: sm.DataStore, folder_url: str, arrow: Any) -> Visits:
+    return Visits(dry, folder_url, arrow)

@@ -7,69 +7,16 @@ import shutil
 import pyarrow as pa
 import pytest
 from sqlalchemy import update
+from tests.sinks.visits import Visits
 
 import seamark as sm
 from seamark.control.schema import sink_position
 from seamark.errors import SinkError, TargetConflict, TargetMismatch, UnfitValue
 from seamark.sinks.clickhouse.target import ClickHouseTarget
 
-VISITS = "VisitID long, Sign tinyint, Version long, revenue double"
 INSERTED = (
     "SELECT max(max_block_number) AS parts FROM system.parts WHERE table = 'visits' AND database = currentDatabase()"
 )
-
-
-class Visits:
-    """A log of visits with signs and versions, and its copy in ClickHouse."""
-
-    def __init__(self, store: sm.DataStore, url: str, arrow, **options) -> None:
-        self.store = store
-        self.arrow = arrow
-        self.log = store.table("visits_log", VISITS)
-        self.target = sm.ClickHouseSink(url, table="visits", collapse_by="VisitID", **options)
-        self.sink = store.sink("visits_log", self.target, name="out")
-
-    def write(self, *records: tuple[int, int, int, float]) -> None:
-        self.log.append(self.arrow(self.log, *records))
-
-    def send(self) -> sm.SinkReport:
-        report = self.store.run(fail_fast=True).sinks["out"]
-        assert report.ok
-        return report
-
-    def sums(self) -> dict[int, int]:
-        """The sum of Sign by version, over everything written."""
-        rows = self.target.query("SELECT Version, sum(Sign) AS net FROM visits GROUP BY Version ORDER BY Version")
-        return {row["Version"]: row["net"] for row in rows}
-
-    def by_fast_supplier(self, *records: tuple[int, int, int]) -> None:
-        visits, signs, versions = zip(*records, strict=True)
-        signs = pa.array(signs, pa.int8())
-        self.target.insert(pa.table({"VisitID": pa.array(visits), "Sign": signs, "Version": pa.array(versions)}))
-
-    def is_in_doubt_again(self, blocks: int = 1) -> None:
-        """As after a kill: the target has the newest blocks, and nobody has written down that it does."""
-        control = self.store.control
-        slices = control.index.slices("visits_log", after=None, upto=None)
-        last, doubt = slices[-blocks - 1] if len(slices) > blocks else None, slices[-blocks]
-        with control.database.write() as connection:
-            connection.execute(update(sink_position).values(sequence=last.sequence if last else 0))
-        done = f"{last.sequence}, '{last.hash}'" if last else "-1, ''"
-        self.target.query(
-            "INSERT INTO seamark_sink_positions SELECT sink, table_name, target, "
-            f"{done}, {doubt.sequence}, '{doubt.hash}', inserts - {blocks}, written + 1, at "
-            "FROM seamark_sink_positions FINAL"
-        )
-
-
-@pytest.fixture
-def visits(dry, url, arrow) -> Visits:
-    return Visits(dry, url, arrow)
-
-
-@pytest.fixture
-def local_visits(dry, folder_url, arrow) -> Visits:
-    return Visits(dry, folder_url, arrow)
 
 
 # --- tokens -----------------------------------------------------------------------------------------------------------
@@ -151,7 +98,7 @@ def test_rows_of_a_keyed_table_whose_token_alone_is_there_are_sent_all_the_same(
     dry.run(fail_fast=True)
     target.query(
         "INSERT INTO seamark_sink_positions SELECT sink, table_name, target, -1, '', sequence, block_hash, 0, "
-        "written + 1, at FROM seamark_sink_positions FINAL"
+        "written + 1, at, adopted_by FROM seamark_sink_positions FINAL"
     )
     with dry.control.database.write() as connection:
         connection.execute(update(sink_position).values(sequence=0))
@@ -168,7 +115,7 @@ def test_a_block_whose_token_may_be_forgotten_is_not_sent_blindly(visits):
     visits.is_in_doubt_again()
     visits.target.query(  # as if 10 000 inserts had come since
         "INSERT INTO seamark_sink_positions SELECT sink, table_name, target, sequence, block_hash, doubt_sequence, "
-        "doubt_hash, inserts - 10000, written + 1, at FROM seamark_sink_positions FINAL"
+        "doubt_hash, inserts - 10000, written + 1, at, adopted_by FROM seamark_sink_positions FINAL"
     )
     with pytest.raises(TargetConflict, match=r"would no longer be noticed if the block came twice. Nothing was sent"):
         visits.send()

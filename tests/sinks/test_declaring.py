@@ -14,7 +14,7 @@ import pytest
 
 import seamark as sm
 from seamark.errors import InvalidSink, LeaseHeld, SinkUnavailable, TargetMismatch, UnknownStep, UnknownTable
-from seamark.sinks.clickhouse.ddl import Standing, create_table, window_to_set
+from seamark.sinks.clickhouse.ddl import Standing, create_table, memory_to_set
 from seamark.sinks.clickhouse.url import Folder, Server, parse_url
 from seamark.sinks.layout import Layout
 from seamark.sinks.target import Carried
@@ -171,7 +171,8 @@ def carried(store: sm.DataStore, declared: str, layout: Layout | None = None, **
 )
 def test_the_table_that_a_sink_makes(dry, declared, options, layout, sql):
     made = create_table("t", carried(dry, declared, layout, **options))
-    assert made == f"CREATE TABLE IF NOT EXISTS t {sql} SETTINGS non_replicated_deduplication_window = 10000"
+    kept = ", remove_empty_parts = 0" if layout is not None else ""
+    assert made == f"CREATE TABLE IF NOT EXISTS t {sql} SETTINGS non_replicated_deduplication_window = 10000{kept}"
 
 
 @pytest.mark.parametrize(
@@ -191,9 +192,30 @@ def test_the_table_that_a_sink_makes(dry, declared, options, layout, sql):
         ),
     ],
 )
-def test_the_window_of_a_table_is_made_large_enough(engine, engine_full, to_set):
+def test_the_window_of_a_table_is_made_large_enough(dry, engine, engine_full, to_set):
     defaults = {"replicated_deduplication_window": 10_000, "replicated_deduplication_window_seconds": 3600}
-    assert window_to_set(Standing(engine, engine_full, "a", {}), defaults) == to_set
+    defaults["remove_empty_parts"] = 1
+    assert memory_to_set(carried(dry, "a long"), Standing(engine, engine_full, "a", {}), defaults) == to_set
+
+
+@pytest.mark.scenario("D40")
+@pytest.mark.parametrize(
+    ("settings", "default", "to_set"),
+    [
+        ("", 1, {"remove_empty_parts": 0}),
+        (", remove_empty_parts = 1", 0, {"remove_empty_parts": 0}),
+        (", remove_empty_parts = true", 0, {"remove_empty_parts": 0}),
+        (", remove_empty_parts = false", 1, {}),
+        (", remove_empty_parts = 0", 1, {}),
+        ("", 0, {}),
+        ("", None, {}),  # a version of ClickHouse that has no such setting
+    ],
+)
+def test_a_table_whose_rows_cancel_each_other_must_keep_its_empty_parts(dry, settings, default, to_set):
+    log = carried(dry, "VisitID long, Sign tinyint, Version long", Layout.diff(("VisitID",)))
+    full = f"VersionedCollapsingMergeTree(Sign, Version) SETTINGS non_replicated_deduplication_window = 10000{settings}"
+    standing = Standing("VersionedCollapsingMergeTree", full, "VisitID, Version", {})
+    assert memory_to_set(log, standing, {} if default is None else {"remove_empty_parts": default}) == to_set
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from seamark.control import SinkPosition
 from seamark.errors import TargetConflict
 from seamark.sinks.layout import Layout
 from seamark.sinks.start import Known, Start, decide_start
@@ -16,8 +17,13 @@ THREE, FOUR = Place(3, "three"), Place(4, "four")
 LOG = Layout.diff(("VisitID",))
 KEYED = Layout.keyed(("id",))
 
-FIRST_TIME = Known("out", "log", "there", LOG, position=None, marker=None, is_new=True, is_empty=True)
-IN_BETWEEN = replace(FIRST_TIME, position=3, marker=Marker(THREE), is_new=False, is_empty=False)
+SENT = SinkPosition("out", "log", 3, "there")
+FIRST_TIME = Known("out", "log", "there", LOG, sent=None, is_new=True, is_empty=True)
+IN_BETWEEN = replace(FIRST_TIME, sent=SENT, markers={"out": Marker(THREE)}, is_new=False, is_empty=False)
+
+
+def marked(marker: Marker, **others: Marker) -> Known:
+    return replace(IN_BETWEEN, markers={"out": marker, **others})
 
 
 def test_a_new_target_gets_everything_whatever_was_sent_before():
@@ -28,18 +34,17 @@ def test_a_new_target_gets_everything_whatever_was_sent_before():
 
 @pytest.mark.parametrize("position", [None, 2, 3, 7])
 def test_the_targets_word_counts_more_than_the_control_databases(position):
-    assert decide_start(replace(IN_BETWEEN, position=position), HASHES.get) == Start(3)
+    sent = None if position is None else replace(SENT, sequence=position)
+    assert decide_start(replace(IN_BETWEEN, sent=sent), HASHES.get) == Start(3)
 
 
 def test_the_block_in_doubt_comes_next():
-    doubted = replace(IN_BETWEEN, marker=Marker(THREE, FOUR))
-    assert decide_start(doubted, HASHES.get) == Start(3, begun=FOUR)
-    first = replace(IN_BETWEEN, marker=Marker(None, THREE))
-    assert decide_start(first, HASHES.get) == Start(None, begun=THREE)
+    assert decide_start(marked(Marker(THREE, FOUR)), HASHES.get) == Start(3, begun=FOUR)
+    assert decide_start(marked(Marker(None, THREE)), HASHES.get) == Start(None, begun=THREE)
 
 
 def test_a_doubt_that_the_target_may_have_forgotten_stops_all_but_keyed_tables():
-    forgotten = replace(IN_BETWEEN, marker=Marker(THREE, FOUR, is_covered=False))
+    forgotten = marked(Marker(THREE, FOUR, is_covered=False))
     for layout in (LOG, Layout.append()):
         with pytest.raises(TargetConflict, match=r"stopped while it sent block 4 of 'log' to there"):
             decide_start(replace(forgotten, layout=layout), HASHES.get)
@@ -47,7 +52,7 @@ def test_a_doubt_that_the_target_may_have_forgotten_stops_all_but_keyed_tables()
 
 
 def test_nothing_in_doubt_never_grows_too_old():
-    assert decide_start(replace(IN_BETWEEN, marker=Marker(THREE, is_covered=False)), HASHES.get) == Start(3)
+    assert decide_start(marked(Marker(THREE, is_covered=False)), HASHES.get) == Start(3)
 
 
 @pytest.mark.parametrize(
@@ -55,20 +60,109 @@ def test_nothing_in_doubt_never_grows_too_old():
 )
 def test_a_target_of_another_chain_is_refused(marker):
     with pytest.raises(TargetConflict, match="was filled from another chain"):
-        decide_start(replace(IN_BETWEEN, marker=marker), HASHES.get)
+        decide_start(marked(marker), HASHES.get)
 
 
 def test_without_a_marker_only_a_first_time_or_an_empty_target_is_sent_everything():
     rows_of_others = replace(FIRST_TIME, is_new=False, is_empty=False)
     assert decide_start(rows_of_others, HASHES.get) == Start(None)
-    emptied = replace(IN_BETWEEN, marker=None, is_empty=True)
-    assert decide_start(emptied, HASHES.get) == Start(None, anew=True)
+    unmarked = replace(IN_BETWEEN, markers={})
+    assert decide_start(replace(unmarked, is_empty=True), HASHES.get) == Start(None, anew=True)
     with pytest.raises(TargetConflict, match=r"up to block 3, but there does not know of it"):
-        decide_start(replace(IN_BETWEEN, marker=None), HASHES.get)
-    assert decide_start(replace(IN_BETWEEN, marker=None, layout=KEYED), HASHES.get) == Start(None, anew=True)
+        decide_start(unmarked, HASHES.get)
+    assert decide_start(replace(unmarked, layout=KEYED), HASHES.get) == Start(None, anew=True)
+
+
+@pytest.mark.scenario("D39")
+def test_a_sink_that_leads_elsewhere_now_does_not_take_rows_it_does_not_know_for_somebody_elses():
+    moved = replace(IN_BETWEEN, markers={}, sent=replace(SENT, target="another place"))
+    with pytest.raises(TargetConflict, match="up to block 3 to another place, but there does not know of it"):
+        decide_start(moved, HASHES.get)
+    assert decide_start(replace(moved, is_empty=True), HASHES.get) == Start(None, anew=True)
+
+
+def test_a_marker_without_a_block_says_that_nothing_was_sent():
+    assert decide_start(marked(Marker(None)), HASHES.get) == Start(None, anew=True)
 
 
 def test_a_target_that_somebody_emptied_is_filled_again_if_it_is_keyed():
     emptied = replace(IN_BETWEEN, is_empty=True)
     assert decide_start(replace(emptied, layout=KEYED), HASHES.get) == Start(None, anew=True)
     assert decide_start(emptied, HASHES.get) == Start(3)  # a log may well have cancelled itself out
+
+
+# --- sinks of other names ---------------------------------------------------------------------------------------------
+
+OLD = {"old": Marker(THREE, FOUR)}
+RENAMED = replace(FIRST_TIME, is_new=False, is_empty=False, markers=OLD)
+
+
+@pytest.mark.scenario("D39")
+@pytest.mark.parametrize("layout", [LOG, Layout.append()])
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_a_sink_of_another_name_is_refused_and_told_how_to_go_on(layout, is_empty):
+    with pytest.raises(TargetConflict) as caught:
+        decide_start(replace(RENAMED, layout=layout, is_empty=is_empty), HASHES.get)
+    assert "sink 'old' does so already: up to block 4. Nothing was sent" in str(caught.value)
+    assert 'ds.sink(…, adopt="old")' in str(caught.value)
+
+
+@pytest.mark.scenario("D39")
+def test_adopting_goes_on_from_the_other_ones_position_and_doubt():
+    adopting = replace(RENAMED, adopts="old")
+    assert decide_start(adopting, HASHES.get) == Start(3, begun=FOUR, adopts="old")
+    done = replace(adopting, markers={"out": Marker(FOUR), "old": replace(OLD["old"], adopted_by="out")})
+    assert decide_start(done, HASHES.get) == Start(4)  # in an earlier run
+    too_old = replace(adopting, markers={"old": Marker(THREE, FOUR, is_covered=False)})
+    with pytest.raises(TargetConflict, match="sink 'out' was stopped while it sent block 4"):
+        decide_start(too_old, HASHES.get)
+
+
+@pytest.mark.scenario("D39")
+def test_a_sink_that_was_adopted_does_not_go_on_unless_it_adopts_back():
+    markers = {"out": Marker(FOUR, adopted_by="new"), "new": Marker(Place(7, "seven"))}
+    adopted = replace(IN_BETWEEN, markers=markers)
+    with pytest.raises(TargetConflict, match=r"sink 'new' goes on in its place.*adopt=\"new\""):
+        decide_start(adopted, HASHES.get)
+    assert decide_start(replace(adopted, adopts="new"), HASHES.get) == Start(7, adopts="new")
+
+
+@pytest.mark.scenario("D39")
+def test_adopting_a_sink_that_never_was_there_names_the_one_that_was():
+    with pytest.raises(TargetConflict, match="sink 'old' does so already, not 'odl': up to block 4"):
+        decide_start(replace(RENAMED, adopts="odl"), HASHES.get)
+    assert decide_start(replace(RENAMED, adopts="old", markers={}), HASHES.get) == Start(None)  # nothing to adopt
+
+
+@pytest.mark.scenario("D39")
+def test_a_keyed_target_is_filled_anew_under_another_name():
+    assert decide_start(replace(RENAMED, layout=KEYED), HASHES.get) == Start(None, anew=True)
+    assert decide_start(replace(RENAMED, layout=KEYED, adopts="old"), HASHES.get) == Start(3, begun=FOUR, adopts="old")
+
+
+@pytest.mark.scenario("D39")
+@pytest.mark.parametrize("other", [Marker(None), Marker(Place(3, "of another chain")), Marker(THREE, adopted_by="x")])
+def test_other_sinks_that_do_not_write_this_chain_are_nobodys_business(other):
+    assert decide_start(replace(RENAMED, markers={"old": other}), HASHES.get) == Start(None)
+
+
+# --- hints ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario("D41")
+@pytest.mark.parametrize(
+    "known",
+    [
+        marked(Marker(THREE, FOUR, is_covered=False)),
+        marked(Marker(Place(3, "other"))),
+        replace(IN_BETWEEN, markers={}),
+        RENAMED,
+        marked(Marker(THREE, adopted_by="new")),
+    ],
+)
+def test_no_way_out_destroys_what_others_have_written(known):
+    with pytest.raises(TargetConflict) as caught:
+        decide_start(known, HASHES.get)
+    assert caught.value.hint
+    for word in ("drop", "empty it", "truncate", "delete", "remove"):
+        assert word not in str(caught.value).lower()

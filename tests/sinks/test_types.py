@@ -13,7 +13,7 @@ import pytest
 
 import seamark as sm
 from seamark.errors import UnfitValue
-from seamark.sinks.clickhouse.types import SIMPLE, clickhouse_type, fits
+from seamark.sinks.clickhouse.types import SIMPLE, clickhouse_type, fits, range_of
 from seamark.tables import types as table_types
 
 FIRST, LAST = datetime(1900, 1, 1), datetime(2299, 12, 31, 23, 59, 59, 999999)
@@ -202,9 +202,9 @@ def test_a_column_that_holds_all_our_values_fits(ours, theirs):
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
-        ("Int64", "Int32"),
-        ("Int64", "UInt64"),
         ("Nullable(Int64)", "Int64"),
+        ("Nullable(Int64)", "UInt64"),
+        ("Int64", "Float64"),
         ("Float64", "Float32"),
         ("Decimal(18, 4)", "Decimal(18, 5)"),
         ("Decimal(9, 2)", "Decimal(18, 1)"),
@@ -218,3 +218,23 @@ def test_a_column_that_holds_all_our_values_fits(ours, theirs):
 )
 def test_a_column_that_might_lose_something_does_not_fit(ours, theirs):
     assert not fits(ours, theirs)
+
+
+@pytest.mark.scenario("D38")
+@pytest.mark.parametrize(
+    ("ours", "theirs", "held"),
+    [
+        ("Int64", "UInt64", (0, 2**64 - 1)),
+        ("Int64", "UInt32", (0, 2**32 - 1)),
+        ("Int64", "Int32", (-(2**31), 2**31 - 1)),
+        ("Int32", "UInt64", (0, 2**64 - 1)),
+        ("Nullable(Int32)", "LowCardinality(Nullable(UInt16))", (0, 2**16 - 1)),
+        ("UInt64", "UInt32", (0, 2**32 - 1)),
+        ("Int32", "Int64", None),
+        ("Int64", "Int64", None),
+        ("String", "String", None),
+    ],
+)
+def test_a_whole_number_goes_to_any_column_of_whole_numbers_within_its_range(ours, theirs, held):
+    assert fits(ours, theirs)
+    assert range_of(ours, theirs) == held

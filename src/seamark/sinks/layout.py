@@ -9,7 +9,7 @@ from enum import Enum
 class Shape(Enum):
     """What rows of the target stand for."""
 
-    KEYED = "keyed"  # one current row a key
+    KEYED = "keyed"  # one current row per key
     DIFF = "diff"  # records with a sign, which cancel each other by version
     APPEND = "append"  # every record is a row
 
@@ -22,20 +22,23 @@ class Layout:
     key: tuple[str, ...] = ()
     sign: str | None = None
     version: str | None = None
+    constant: tuple[str, ...] = ()  # columns that are the same in all records of a key, though they are not part of it
 
     @staticmethod
     def keyed(key: tuple[str, ...]) -> Layout:
-        """A row a key: sending a record again changes nothing."""
+        """One row per key: sending a record again changes nothing."""
         return Layout(Shape.KEYED, key)
 
     @staticmethod
-    def diff(key: tuple[str, ...], sign: str = "Sign", version: str = "Version") -> Layout:
+    def diff(
+        key: tuple[str, ...], sign: str = "Sign", version: str = "Version", constant: tuple[str, ...] = ()
+    ) -> Layout:
         """Records of +1 and -1 that cancel each other by key and version."""
-        return Layout(Shape.DIFF, key, sign, version)
+        return Layout(Shape.DIFF, key, sign, version, constant)
 
     @staticmethod
     def append() -> Layout:
-        """A row a record."""
+        """One row per record."""
         return Layout(Shape.APPEND)
 
     @property
@@ -46,4 +49,4 @@ class Layout:
     @property
     def required(self) -> tuple[str, ...]:
         """The columns that may not be NULL in the target, whatever the table says of them."""
-        return tuple(name for name in (*self.key, self.sign, self.version) if name is not None)
+        return tuple(name for name in (*self.key, self.sign, self.version, *self.constant) if name is not None)

@@ -7,11 +7,12 @@ import time
 from collections.abc import Sequence
 
 from seamark.errors import InvalidSink, SeamarkError, UnknownSink
+from seamark.sinks.layout import Layout
 from seamark.sinks.report import SinkReport
 from seamark.sinks.run import OnSent, SchemaAt, Sink, silent
-from seamark.sinks.target import Outlet
+from seamark.sinks.target import Asked, Outlet
 from seamark.tables.context import TableContext
-from seamark.tables.schema import TableSchema
+from seamark.texts import MOST_LOGGED, storable, text_of
 
 log = logging.getLogger("seamark.sinks")
 
@@ -27,25 +28,43 @@ class SinkRegistry:
 
     def add(
         self,
-        table: str,
-        schema: TableSchema,
+        asked: Asked,
         outlet: Outlet,
         name: str | None,
-        collapsing_key: tuple[str, ...] | None,
+        adopts: str | None = None,
         taken: Sequence[str] = (),
     ) -> Sink:
         """Bind a table to a target, or refuse with an error that names what is wrong; then nothing was added."""
-        name = name or f"{table}->{outlet.kind}:{outlet.label}"
+        name = name or f"{asked.table}->{outlet.kind}:{outlet.label}"
         if name in self.sinks or name in taken:
             what = repr(self.sinks[name]) if name in self.sinks else f"a step '{name}'"
             raise InvalidSink(
                 f"the name '{name}' is taken already: {what}. The second one was not added.",
                 hint='give the sink another name with name="…".',
             )
-        layout = outlet.layout_for(table, schema, collapsing_key)
-        sink = Sink(self._context, name, table, outlet, layout, schema, self._schema_at, self._wait)
+        layout = outlet.layout_for(asked)
+        self._refuse_second_way(asked.table, outlet, layout, name)
+        self._refuse_adopting(name, adopts)
+        sink = Sink(self._context, name, asked.table, outlet, layout, asked.schema, self._schema_at, self._wait, adopts)
         self.sinks[name] = sink
         return sink
+
+    def _refuse_second_way(self, table: str, outlet: Outlet, layout: Layout, name: str) -> None:
+        """Refuse to carry a table twice to one target, where every record would count twice."""
+        for sink in self.sinks.values():
+            if (sink.table, sink.where) == (table, outlet.where) and not layout.is_idempotent:
+                raise InvalidSink(
+                    f"sink '{name}' is to carry '{table}' to {outlet.where}, and sink '{sink.name}' does so already. "
+                    "The second one was not added, for every record would count twice.",
+                    hint="one is enough; give the other one a table of its own with another table=.",
+                )
+
+    def _refuse_adopting(self, name: str, adopts: str | None) -> None:
+        if adopts is not None and (adopts in self.sinks or adopts == name):
+            raise InvalidSink(
+                f"sink '{name}' is to take the place of '{adopts}', which is declared as well. It was not added.",
+                hint=f"leave out the declaration of '{adopts}'." if adopts != name else "leave out adopt=.",
+            )
 
     def sink(self, name: str) -> Sink:
         """The sink of this name."""
@@ -77,7 +96,8 @@ def _reported(sink: Sink, on_block: OnSent, *, fail_fast: bool) -> SinkReport:
             raise
         level = logging.WARNING if isinstance(error, SeamarkError) else logging.ERROR
         told = {"sink": sink.name, "stopped_by": type(error).__name__}
-        log.log(level, "sink '%s' could not go on: %s", sink.name, error, extra={"seamark": told})
+        text = storable(text_of(error), MOST_LOGGED)
+        log.log(level, "sink '%s' could not go on: %s", sink.name, text, extra={"seamark": told})
         report = sent[0] if sent else SinkReport(sink.name, sink.table, position=sink.position)
         report.error, report.seconds = error, time.monotonic() - begun
         return report

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from seamark import faults
-from seamark.control import BlockEntry, Lease, TableHead
-from seamark.errors import MalformedBlock
+from seamark.control import BlockEntry, Lease, SinkBacklog, TableHead
+from seamark.errors import InvalidSink, MalformedBlock
 from seamark.sinks.layout import Layout
+from seamark.sinks.plan import SinkMode, SinkPlan, decide_mode, plan_sending
 from seamark.sinks.report import SinkReport, SinkState
-from seamark.sinks.start import Known, Start, decide_start
+from seamark.sinks.start import Known, Start, decide_start, writers
 from seamark.sinks.target import Carried, Outlet, Place, Target
 from seamark.tables.context import TableContext
 from seamark.tables.schema import TableSchema
@@ -42,12 +44,14 @@ class Sink:
         schema: TableSchema,
         schema_at: SchemaAt,
         wait: float,
+        adopts: str | None = None,
     ) -> None:
         self._context = context
         self.name = name
         self.table = table
         self.outlet = outlet
         self.layout = layout
+        self.adopts = adopts
         self._schema = schema
         self._schema_at = schema_at
         self._wait = wait
@@ -63,7 +67,7 @@ class Sink:
     @property
     def position(self) -> int | None:
         """The sequence of the last block that the control database knows to be sent, or None."""
-        return self._context.control.sinks.position(self.name, self.table)
+        return self._context.control.sinks.position(self.name, self.table, self.where)
 
     def pending(self) -> list[BlockEntry]:
         """The blocks with data that wait to be sent, oldest first, as far as the control database knows."""
@@ -75,28 +79,62 @@ class Sink:
 
     def state(self) -> SinkState:
         """How the sink stands, as far as the control database knows; the target is not asked."""
-        known = self._context.control.sinks.backlog(self.name, self.table)
+        known = self._context.control.sinks.backlog(self.name, self.table, self.where)
         now = self._context.clock.now().timestamp()
         lag = 0.0 if known.oldest_at is None else max(0.0, now - known.oldest_at)
         return SinkState(known.position, known.blocks, known.records, lag)
 
+    def plan(self, maker: str | None = None) -> SinkPlan:
+        """What a run would carry now, as far as the control database knows; the target is not asked.
+
+        `maker` is the step that writes the table, for whoever shows the plan.
+        """
+        head, waiting = self._waiting()
+        if waiting.position is None and self.adopts is not None:
+            waiting = self._context.control.sinks.backlog(self.adopts, self.table, self.where)  # it goes on from there
+        return plan_sending(self.name, self.table, self.where, head, waiting, maker)
+
     def prepare(self) -> None:
         """Make the target's table, if there is none, before anything is sent: for others who write there as well."""
-        head = self._context.control.index.head(self.table)
-        carried = self._carried(head) if head else Carried(self.name, self.table, self._schema, self.layout)
-        with self._context.control.leases.held(f"sink:{self.name}", self._wait), self.outlet.open(carried):
+        with self._held(), self.outlet.open(self._carried(self._context.control.index.head(self.table))):
             log.debug("sink '%s': %s is ready", self.name, self.where)
+
+    def go_on_after(self, sequence: int | None) -> None:
+        """Say by hand what the target has: all blocks up to this one, or none; the next run sends what comes after.
+
+        For whoever has looked, where the target itself can no longer tell. Other sinks that have carried this table
+        there do not go on after that.
+        """
+        head = self._context.control.index.head(self.table)
+        if head is None or (sequence is not None and self._hash_at(sequence) is None):
+            ends = "has no blocks yet" if head is None else f"ends at block {head.sequence}"
+            raise InvalidSink(
+                f"sink '{self.name}' cannot go on after block {sequence} of '{self.table}', which {ends}. "
+                "Nothing was changed.",
+                hint=f"`seamark log {self.table}` lists the blocks.",
+            )
+        with self._held() as lease, self.outlet.open(self._carried(head)) as target:
+            known = self._known(target)
+            for other in sorted(writers(known, self._hash_at)):
+                self._adopt(target, other)
+            done = None if sequence is None else self._place_at(sequence)
+            left = self._blocks_after(sequence, head)
+            # The next block is named as one that may be there: a token that is remembered must not swallow it.
+            target.mark(done, Place.of(left[0]) if left else None)
+            self._context.control.sinks.forget(lease, self.name, self.table)
+            if sequence is not None:
+                self._context.control.sinks.keep(lease, self.name, self.table, sequence, self.where)
 
     def run(self, on_block: OnSent = silent) -> SinkReport:
         """Send every block that the target has not had yet, and report; raises what stops it.
 
         With nothing to send no lease is taken, no connection is opened and Spark is not asked for.
         """
-        begun, report = time.monotonic(), SinkReport(self.name, self.table, position=self.position)
-        head = self._context.control.index.head(self.table)
-        if head is None or report.position == head.sequence:
+        begun, (head, waiting) = time.monotonic(), self._waiting()
+        report = SinkReport(self.name, self.table, position=waiting.position)
+        if decide_mode(head, waiting)[0] is SinkMode.SETTLED:
             return report
-        with self._context.control.leases.held(f"sink:{self.name}", self._wait) as lease:
+        with self._held() as lease:
             self._catch_up(lease, report, on_block)
         report.seconds = time.monotonic() - begun
         return report
@@ -104,16 +142,19 @@ class Sink:
     # --- how a run goes -----------------------------------------------------------------------------------------------
 
     def _catch_up(self, lease: Lease, report: SinkReport, on_block: OnSent) -> None:
-        head = self._context.control.index.head(self.table)
-        position = report.position = self.position  # again, now that nobody else moves it
-        if head is None or position == head.sequence:
+        head, waiting = self._waiting()  # again, now that nobody else moves its position
+        report.position = waiting.position
+        mode, _ = decide_mode(head, waiting)
+        if head is None or mode is SinkMode.SETTLED:
             return
-        if position is not None and position < head.sequence and not self._blocks_after(position, head):
-            self._keep(lease, report, head.sequence)  # blocks without data: the target need not know
+        if mode is SinkMode.POSITION:
+            self._keep(lease, report, head.sequence)
             return
         with self.outlet.open(self._carried(head)) as target:
-            known = self._known(target, position)
+            known = self._known(target)
             start = decide_start(known, self._hash_at)
+            if start.adopts is not None:
+                self._adopt(target, start.adopts)
             if start.anew:
                 self._begin_anew(lease, report, target)
             emptied = known.is_empty and not known.is_new
@@ -122,22 +163,42 @@ class Sink:
             self._send_all(lease, report, target, head, start, on_block, refilling=refilling)
         self._keep(lease, report, head.sequence)
 
-    def _carried(self, head: TableHead) -> Carried:
-        schema = self._schema_at(head)
+    @contextmanager
+    def _held(self) -> Iterator[Lease]:
+        """The sink's lease, under that of its way: another name for the same way must not send at the same time.
+
+        The way's lease comes first for everybody, so that nobody waits in a circle.
+        """
+        leases, way = self._context.control.leases, f"sink-way:{self.table} to {self.where}"
+        with leases.held(way, self._wait), leases.held(f"sink:{self.name}", self._wait) as lease:
+            yield lease
+
+    def _adopt(self, target: Target, other: str) -> None:
+        """Take another sink's place: in the target, where it counts, and then in the control database."""
+        control = self._context.control
+        with control.leases.held(f"sink:{other}", self._wait) as theirs:
+            target.adopt(other)
+            faults.reached("sink-adopted")
+            control.sinks.forget(theirs, other, self.table)
+        log.info("sink '%s' goes on in the place of '%s'", self.name, other)
+
+    def _carried(self, head: TableHead | None) -> Carried:
+        schema = self._schema if head is None else self._schema_at(head)
         if schema is None:
             raise MalformedBlock(f"the chain of table '{self.table}' declares no schema.")
         return Carried(self.name, self.table, schema, self.layout)
 
-    def _known(self, target: Target, position: int | None) -> Known:
+    def _known(self, target: Target) -> Known:
         return Known(
             sink=self.name,
             table=self.table,
             where=self.where,
             layout=self.layout,
-            position=position,
-            marker=target.marker(),
+            sent=self._context.control.sinks.find(self.name, self.table),
             is_new=target.is_new,
             is_empty=target.is_new or target.is_empty(),
+            markers=target.markers(),
+            adopts=self.adopts,
         )
 
     def _begin_anew(self, lease: Lease, report: SinkReport, target: Target) -> None:
@@ -194,8 +255,13 @@ class Sink:
         )
 
     def _keep(self, lease: Lease, report: SinkReport, sequence: int) -> None:
-        self._context.control.sinks.keep(lease, self.name, self.table, sequence)
+        self._context.control.sinks.keep(lease, self.name, self.table, sequence, self.where)
         report.position = sequence
+
+    def _waiting(self) -> tuple[TableHead | None, SinkBacklog]:
+        """Where the chain ends, and what of it waits; what is committed in between waits for the next run."""
+        head = self._context.control.index.head(self.table)
+        return head, self._context.control.sinks.backlog(self.name, self.table, self.where)
 
     # --- the chain ----------------------------------------------------------------------------------------------------
 

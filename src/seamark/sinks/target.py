@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,12 +31,32 @@ class Marker:
     """What the target remembers: the last block that it surely has, and the one whose insert was begun after that.
 
     `doubt` is None when nothing was begun. `is_covered` says whether the target would still notice that the block in
-    doubt is sent again.
+    doubt is sent again. `adopted_by` is the sink that goes on in this one's place.
     """
 
     done: Place | None
     doubt: Place | None = None
     is_covered: bool = True
+    adopted_by: str | None = None
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The blocks that it names."""
+        return tuple(place for place in (self.done, self.doubt) if place is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a layout is asked for: a table with its schema, and what the step that makes it says of its records.
+
+    `collapsing_key` is what records with a sign cancel each other by; `constant` are columns that are the same in all
+    records of such a key.
+    """
+
+    table: str
+    schema: TableSchema
+    collapsing_key: tuple[str, ...] = ()
+    constant: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +79,14 @@ class Target(Protocol):
     def is_empty(self) -> bool:
         """Whether the table holds no row."""
 
-    def marker(self) -> Marker | None:
-        """What the target remembers of this sink, or None."""
+    def markers(self) -> Mapping[str, Marker]:
+        """What the target remembers of each sink that has carried this table here, by name."""
 
     def mark(self, done: Place | None, doubt: Place | None) -> None:
         """Let the target remember how far it is, and what is about to be sent."""
+
+    def adopt(self, sink: str) -> None:
+        """Go on in another sink's place, from where it was, all or nothing: it must not go on then."""
 
     def send(self, block: BlockEntry, slice_path: Path, *, in_doubt: bool) -> None:
         """Insert a block's records, all or none, and not again if the target has had this block.
@@ -80,13 +104,13 @@ class Outlet(Protocol):
 
     @property
     def where(self) -> str:
-        """The target as it may be shown, without secrets."""
+        """The target as it may be shown, without secrets. Two sinks with the same one write to the same place."""
 
     @property
     def label(self) -> str:
         """What tells this target from others of its kind: the name of its table."""
 
-    def layout_for(self, table: str, schema: TableSchema, collapsing_key: tuple[str, ...] | None) -> Layout:
+    def layout_for(self, asked: Asked) -> Layout:
         """The layout of a table's copy, or `InvalidSink` if the table cannot be carried there."""
 
     def open(self, carried: Carried) -> AbstractContextManager[Target]:

@@ -18,8 +18,7 @@ from seamark.sinks.clickhouse.target import ClickHouseTarget
 from seamark.sinks.clickhouse.types import quoted, text
 from seamark.sinks.clickhouse.url import Folder, parse_url
 from seamark.sinks.layout import Layout, Shape
-from seamark.sinks.target import Carried
-from seamark.tables.schema import TableSchema
+from seamark.sinks.target import Asked, Carried
 
 
 class ClickHouseSink:
@@ -96,10 +95,13 @@ class ClickHouseSink:
 
     # --- for the run --------------------------------------------------------------------------------------------------
 
-    def layout_for(self, table: str, schema: TableSchema, collapsing_key: tuple[str, ...] | None) -> Layout:
+    def layout_for(self, asked: Asked) -> Layout:
         """The layout of a table's copy, or `InvalidSink` if the table cannot be carried there."""
+        table, schema = asked.table, asked.schema
         is_log = not schema.key and self._sign in schema.names and self._version in schema.names
-        key = self._collapse_by or (collapsing_key if is_log else None)  # what makes a log may make other tables too
+        key = self._collapse_by or (
+            asked.collapsing_key if is_log else ()
+        )  # what makes a log may make other tables too
         if not key:
             return Layout.keyed(schema.key) if schema.key else Layout.append()
         if schema.key:
@@ -108,6 +110,8 @@ class ClickHouseSink:
                 "The sink was not added.",
                 hint="leave collapse_by out: a keyed table becomes a ReplacingMergeTree.",
             )
+        if is_log and asked.collapsing_key:
+            self._refuse_another_key(asked)
         for name in (*key, self._sign, self._version):
             if name not in schema.names:
                 raise InvalidSink(
@@ -121,7 +125,22 @@ class ClickHouseSink:
                     f"table '{table}': column '{name}' is {schema.column(name).shown}. The sink was not added.",
                     hint=f"{self._sign} and {self._version} are whole numbers.",
                 )
-        return Layout.diff(tuple(key), self._sign, self._version)
+        return Layout.diff(tuple(key), self._sign, self._version, asked.constant)
+
+    def _refuse_another_key(self, asked: Asked) -> None:
+        """Refuse a `collapse_by` under which records of one key of a diff might never meet."""
+        own, given = asked.collapsing_key, self._collapse_by or asked.collapsing_key
+        left_out = [name for name in own if name not in given]
+        added = [name for name in given if name not in (*own, *asked.constant)]
+        if left_out or added:
+            what = f"leaves out {', '.join(left_out)}" if left_out else f"adds {', '.join(added)}"
+            raise InvalidSink(
+                f"the records of table '{asked.table}' cancel each other by ({', '.join(own)}), and collapse_by "
+                f"{what}. The sink was not added.",
+                hint="leave collapse_by out; the diff knows its key."
+                if left_out
+                else f"leave it out, or declare the diff with constant={added!r} if no visit ever changes it.",
+            )
 
     @contextmanager
     def open(self, carried: Carried) -> Iterator[ClickHouseTarget]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from seamark.errors import TargetMismatch
 from seamark.sinks.clickhouse.connection import Row
 from seamark.sinks.clickhouse.insert import DELETED, OFFSET
-from seamark.sinks.clickhouse.types import clickhouse_type, fits, quoted, text
+from seamark.sinks.clickhouse.types import clickhouse_type, fits, quoted, range_of, text
 from seamark.sinks.layout import Shape
 from seamark.sinks.target import Carried
 
@@ -18,6 +18,9 @@ WINDOW = 10_000
 WINDOW_SECONDS = 7 * 24 * 3600
 _PLAIN, _REPLICATED = "non_replicated_deduplication_window", "replicated_deduplication_window"
 _SECONDS = "replicated_deduplication_window_seconds"
+# Where records cancel each other a merge may leave nothing of an insert. ClickHouse then removes the empty part, and
+# forgets the token of everything that was in it: unless it keeps such parts.
+_EMPTY_PARTS = "remove_empty_parts"
 
 _ENGINES = {
     Shape.KEYED: "ReplacingMergeTree",
@@ -47,6 +50,9 @@ class Standing:
     engine_full: str
     sorting_key: str
     columns: dict[str, str]  # name and type of those that can be inserted
+    ordered_by: tuple[str, ...] = ()  # the columns inside the sorting key
+    partition_key: str = ""
+    partitioned_by: tuple[str, ...] = ()  # the columns inside the partition key
 
     @property
     def is_replicated(self) -> bool:
@@ -60,8 +66,12 @@ class Standing:
 
     def setting(self, name: str) -> int | None:
         """A setting of the table's own, or None where the server's default counts."""
-        found = re.search(rf"\b{name} = (\d+)", self.engine_full)
-        return int(found[1]) if found else None
+        found = re.search(rf"\b{name} = '?(\w+)", self.engine_full)
+        return _number(found[1]) if found else None
+
+
+def _number(value: str) -> int:
+    return int(value) if value.isdigit() else int(value == "true")
 
 
 def columns_of(carried: Carried) -> list[TargetColumn]:
@@ -81,9 +91,10 @@ def columns_of(carried: Carried) -> list[TargetColumn]:
 def create_table(table: str, carried: Carried) -> str:
     """The statement that makes the table."""
     columns = ", ".join(column.sql for column in columns_of(carried))
+    keeps = f", {_EMPTY_PARTS} = 0" if carried.layout.shape is Shape.DIFF else ""
     return (
         f"CREATE TABLE IF NOT EXISTS {table} ({columns}) ENGINE = {_engine(carried)} ORDER BY {_order(carried)} "
-        f"SETTINGS {_PLAIN} = {WINDOW}"
+        f"SETTINGS {_PLAIN} = {WINDOW}{keeps}"
     )
 
 
@@ -114,7 +125,7 @@ def _order(carried: Carried) -> str:
 def ask_table(database: str, table: str) -> str:
     """The question whether a table stands, and what it is."""
     return (
-        "SELECT engine, engine_full, sorting_key FROM system.tables "
+        "SELECT engine, engine_full, sorting_key, partition_key FROM system.tables "
         f"WHERE database = {text(database)} AND name = {text(table)}"
     )
 
@@ -122,7 +133,7 @@ def ask_table(database: str, table: str) -> str:
 def ask_columns(database: str, table: str) -> str:
     """The question for a table's columns."""
     return (
-        "SELECT name, type, default_kind FROM system.columns "
+        "SELECT name, type, default_kind, is_in_sorting_key, is_in_partition_key FROM system.columns "
         f"WHERE database = {text(database)} AND table = {text(table)} ORDER BY position"
     )
 
@@ -138,6 +149,9 @@ def standing(found: Sequence[Row], columns: Sequence[Row]) -> Standing | None:
         engine_full=row["engine_full"],
         sorting_key=row["sorting_key"],
         columns={column["name"]: column["type"] for column in plain},
+        ordered_by=tuple(column["name"] for column in columns if column["is_in_sorting_key"]),
+        partition_key=row["partition_key"],
+        partitioned_by=tuple(column["name"] for column in columns if column["is_in_partition_key"]),
     )
 
 
@@ -148,13 +162,20 @@ def missing_columns(carried: Carried, table: Standing) -> list[TargetColumn]:
 
 def check_table(who: str, where: str, carried: Carried, table: Standing) -> None:
     """Nothing, or `TargetMismatch` naming what does not fit; then nothing was sent."""
-    for trouble in (_engine_trouble(carried, table), _column_trouble(carried, table), _order_trouble(carried, table)):
+    for trouble in (_engine_trouble(carried, table), _order_trouble(carried, table), _column_trouble(carried, table)):
         if trouble is not None:
-            raise TargetMismatch(
-                f"{who}: {where} {trouble}. Nothing was sent.",
-                hint=f"change the table, or let the sink make one of its own: another table= and create=True. "
-                f"It would be {create_table('…', carried)}",
-            )
+            raise TargetMismatch(f"{who}: {where} {trouble}. Nothing was sent.", hint=_way_out(carried, table))
+
+
+def _way_out(carried: Carried, table: Standing) -> str:
+    made = create_table("…", carried)
+    own = f"let the sink make a table of its own: another table= and create=True. It would be {made}"
+    apart = _keeps_apart(carried, table)
+    if carried.layout.shape is Shape.DIFF and apart and carried.layout.sign not in apart:
+        unknown = [name for name in apart if name not in carried.schema.names]
+        brought = f"bring {', '.join(unknown)} in a log or the wide table, and " if unknown else ""
+        return f"if no visit ever changes it, {brought}declare the diff with constant={list(apart)!r}; else {own}"
+    return f"change the table, or {own}"
 
 
 def _engine_trouble(carried: Carried, table: Standing) -> str | None:
@@ -177,9 +198,17 @@ def _column_trouble(carried: Carried, table: Standing) -> str | None:
     if missing:
         return f"lacks {', '.join(f'{column.name} {column.type}' for column in missing)}"
     for column in columns_of(carried):
-        if not fits(column.type, table.columns[column.name]):
-            return f"has column '{column.name}' as {table.columns[column.name]}, which does not hold {column.type}"
+        theirs = table.columns[column.name]
+        is_ours = column.name not in carried.schema.names  # its values are not looked through before they are sent
+        if not fits(column.type, theirs) or (is_ours and range_of(column.type, theirs) is not None):
+            return f"has column '{column.name}' as {theirs}, which does not hold {column.type}"
     return None
+
+
+def narrow_columns(carried: Carried, table: Standing) -> dict[str, tuple[int, int]]:
+    """The columns that hold fewer whole numbers than ours, and from which to which."""
+    ranges = {column.name: range_of(column.type, table.columns[column.name]) for column in columns_of(carried)}
+    return {name: found for name, found in ranges.items() if found is not None}
 
 
 def _order_trouble(carried: Carried, table: Standing) -> str | None:
@@ -187,21 +216,67 @@ def _order_trouble(carried: Carried, table: Standing) -> str | None:
     layout = carried.layout
     if layout.shape is Shape.APPEND:
         return None
-    named = re.sub(r"^\((\w+)\)$", r"\1", table.sorting_key)
-    order = {name.strip().strip("`") for name in named.split(",")} - {layout.version or ""}
-    fitting = order == set(layout.key) if layout.shape is Shape.KEYED else order >= set(layout.key)
-    if fitting:
-        return None
-    return f"is ordered by ({table.sorting_key}), and the key of '{carried.table}' is ({', '.join(layout.key)})"
+    apart = _keeps_apart(carried, table)
+    key = f"the key of '{carried.table}' is ({', '.join(layout.key)})"
+    ordered = f"is ordered by ({table.sorting_key})"
+    if apart and not set(apart) <= set(table.partitioned_by) - set(table.ordered_by):
+        return f"{ordered}, and {key}: rows of one key that differ in {', '.join(apart)} would never become one"
+    if apart:
+        return (
+            f"is partitioned by ({table.partition_key}), and {key}: rows of one key that differ in {', '.join(apart)} "
+            "would never meet"
+        )
+    plain = {_bare(item) for item in _items(table.sorting_key)}
+    if not plain >= set(layout.key):
+        return f"{ordered}, and {key}: rows of two keys could become one"
+    return None
 
 
-# --- the deduplication window -----------------------------------------------------------------------------------------
+def _keeps_apart(carried: Carried, table: Standing) -> tuple[str, ...]:
+    """The columns in which rows of one key may differ, and by which the table keeps rows apart."""
+    layout = carried.layout
+    if layout.shape is Shape.APPEND:
+        return ()
+    together = {*layout.key, *layout.constant, layout.version}
+    apart = table.ordered_by
+    if layout.shape is Shape.DIFF:  # two records that cancel each other must lie in one partition to be merged away
+        apart = tuple(dict.fromkeys((*apart, *table.partitioned_by)))
+    return tuple(name for name in apart if name not in together)
 
 
-def window_to_set(table: Standing, defaults: dict[str, int]) -> dict[str, int]:
-    """The settings that must grow so that the table remembers enough of its newest inserts; empty if it does."""
+def _items(expression: str) -> list[str]:
+    """The expressions of a list, cut at the commas that stand in no bracket and no quotes."""
+    items, depth, quote, start = [], 0, "", 0
+    for place, sign in enumerate(expression):
+        if quote:
+            quote = "" if sign == quote else quote
+        elif sign in "`'\"":
+            quote = sign
+        elif sign in "()":
+            depth += 1 if sign == "(" else -1
+        elif sign == "," and depth == 0:
+            items.append(expression[start:place].strip())
+            start = place + 1
+    return [*items, expression[start:].strip()]
+
+
+def _bare(item: str) -> str:
+    """A column's name without quotes and brackets around it."""
+    while item.startswith("(") and item.endswith(")"):
+        item = item[1:-1].strip()
+    return item.strip("`")
+
+
+# --- what the table remembers of its inserts --------------------------------------------------------------------------
+
+
+def memory_to_set(carried: Carried, table: Standing, defaults: dict[str, int]) -> dict[str, int]:
+    """The settings that must change so that the table remembers enough of its newest inserts; empty if it does."""
     wanted = {_REPLICATED: WINDOW, _SECONDS: WINDOW_SECONDS} if table.is_replicated else {_PLAIN: WINDOW}
-    return {name: least for name, least in wanted.items() if _standing_value(table, defaults, name) < least}
+    to_set = {name: least for name, least in wanted.items() if _standing_value(table, defaults, name) < least}
+    if carried.layout.shape is Shape.DIFF and _standing_value(table, defaults, _EMPTY_PARTS) != 0:
+        to_set[_EMPTY_PARTS] = 0
+    return to_set
 
 
 def window_of(table: Standing, defaults: dict[str, int]) -> tuple[int, int | None]:
@@ -219,10 +294,27 @@ def _standing_value(table: Standing, defaults: dict[str, int], name: str) -> int
 def ask_defaults(*, replicated: bool) -> str:
     """The question for the server's defaults of these settings."""
     source = "system.replicated_merge_tree_settings" if replicated else "system.merge_tree_settings"
-    names = ", ".join(text(name) for name in (_PLAIN, _REPLICATED, _SECONDS))
+    names = ", ".join(text(name) for name in (_PLAIN, _REPLICATED, _SECONDS, _EMPTY_PARTS))
     return f"SELECT name, value FROM {source} WHERE name IN ({names})"
 
 
-def set_window(table: str, settings: dict[str, int]) -> str:
-    """The statement that sets the window."""
+def defaults_of(rows: Sequence[Row]) -> dict[str, int]:
+    """The server's defaults, from the answer."""
+    return {row["name"]: _number(row["value"]) for row in rows}
+
+
+def set_memory(table: str, settings: dict[str, int]) -> str:
+    """The statement that changes these settings."""
     return f"ALTER TABLE {table} MODIFY SETTING {', '.join(f'{name} = {value}' for name, value in settings.items())}"
+
+
+def newest_insert(database: str, table: str, *, replicated: bool) -> str:
+    """How many inserts a table has had, as an expression that grows by one with each part that is inserted.
+
+    A replicated table counts in each partition by itself.
+    """
+    ours = f"database = {text(database)} AND table = {text(table)}"
+    newest = f"SELECT max(max_block_number) AS newest FROM system.parts WHERE {ours}"
+    if replicated:
+        newest = f"SELECT sum(newest + 1) AS newest FROM ({newest} GROUP BY partition_id)"
+    return f"(SELECT toInt64(ifNull(newest, 0)) FROM ({newest}))"

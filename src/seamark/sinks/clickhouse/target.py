@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from seamark.control import BlockEntry
@@ -9,36 +10,28 @@ from seamark.errors import SinkError, TargetMismatch
 from seamark.sinks.clickhouse.connection import Connection
 from seamark.sinks.clickhouse.ddl import (
     WINDOW,
+    WINDOW_SECONDS,
     Standing,
     ask_columns,
     ask_defaults,
     ask_table,
     check_table,
     create_table,
+    defaults_of,
+    memory_to_set,
     missing_columns,
-    set_window,
+    narrow_columns,
+    set_memory,
     standing,
     window_of,
-    window_to_set,
 )
 from seamark.sinks.clickhouse.insert import OPTIONAL_SETTINGS, Insert, insert_settings
+from seamark.sinks.clickhouse.markers import Markers
 from seamark.sinks.clickhouse.search import BlockSearch
 from seamark.sinks.clickhouse.types import quoted, text
 from seamark.sinks.clickhouse.values import SliceCheck
 from seamark.sinks.target import Carried, Marker, Place
 
-MARKERS = "seamark_sink_positions"
-
-# One row a sink and target, the newest of which counts. An insert and its marker are two inserts, for ClickHouse has no
-# transaction for both: so the marker is written before the insert as well, and names the block that may or may not be
-# there. `inserts` is the number of the newest insert at that time: whether the table still remembers the block's token
-# can be told by how many came since.
-_MARKERS = """(
-    sink String, table_name String, target String,
-    sequence Int64, block_hash String, doubt_sequence Int64, doubt_hash String,
-    inserts Int64, written UInt64, at DateTime64(3, 'UTC')
-) ENGINE = ReplacingMergeTree(written) ORDER BY (sink, table_name, target)"""
-_NONE = Place(-1, "")
 _MOST_TOKENS = 3
 
 
@@ -52,17 +45,17 @@ class ClickHouseTarget:
         self._database = database
         self._name = table
         self._table = f"{quoted(database)}.{quoted(table)}"
-        self._markers = f"{quoted(database)}.{quoted(MARKERS)}"
+        self._markers = Markers(connection, database, carried.sink, carried.table, table)
         self._carried = carried
         self._who = who
         self._where = where
+        self._nulls = nulls
         self._check = SliceCheck(carried, where, nulls)
         self._is_new = False
         self._window: tuple[int, int | None] = (WINDOW, None)
         self._is_replicated = False
+        self._to_set: dict[str, int] = {}  # settings without which the table may have forgotten a block in doubt
         self._known_settings: tuple[str, ...] = ()
-        self._written = 0
-        self._doubt_inserts = 0  # the newest insert when the sending of the block in doubt began
 
     # --- making ready -------------------------------------------------------------------------------------------------
 
@@ -74,8 +67,9 @@ class ClickHouseTarget:
         elif create:
             table = self._grown(table)
         check_table(self._who, self._where, self._carried, table)
-        self._set_window(table)
-        self._connection.execute(f"CREATE TABLE IF NOT EXISTS {self._markers} {_MARKERS}")
+        self._check = SliceCheck(self._carried, self._where, self._nulls, narrow_columns(self._carried, table))
+        self._markers.prepare()
+        self._see_that_it_remembers(table)
         names = ", ".join(map(text, OPTIONAL_SETTINGS))
         known = self._connection.query(f"SELECT name FROM system.settings WHERE name IN ({names})")
         self._known_settings = tuple(row["name"] for row in known)
@@ -91,9 +85,8 @@ class ClickHouseTarget:
                 hint=f"create=True makes it; or make it: {create_table(self._table, self._carried)}",
             )
         # That nothing was sent is written down first: a marker of an earlier table must not be believed of this one.
-        self._connection.execute(f"CREATE TABLE IF NOT EXISTS {self._markers} {_MARKERS}")
-        self.marker()
-        self.mark(None, None)
+        self._markers.prepare()
+        self._markers.void()
         self._connection.execute(create_table(self._table, self._carried))
         self._is_new = True
         made = self._standing()
@@ -113,23 +106,33 @@ class ClickHouseTarget:
         schema, required = self._carried.schema, self._carried.layout.required
         return name in schema.names and name not in required and schema.column(name).nullable
 
-    def _set_window(self, table: Standing) -> None:
-        """Without a window ClickHouse forgets an insert at once: then a block could be counted twice."""
-        rows = self._connection.query(ask_defaults(replicated=table.is_replicated))
-        defaults = {row["name"]: int(row["value"]) for row in rows}
-        wanted = window_to_set(table, defaults)
-        if wanted:
-            try:
-                self._connection.execute(set_window(self._table, wanted))
-            except SinkError as error:
-                raise TargetMismatch(
-                    f"{self._who}: {self._where} remembers too few of its inserts to notice a block that comes twice, "
-                    f"and that could not be changed: {error.message}. Nothing was sent.",
-                    hint=f"let somebody who may run {set_window(self._table, wanted)}",
-                ) from None
-            table = self._standing() or table
-        self._window = window_of(table, defaults)
+    def _see_that_it_remembers(self, table: Standing) -> None:
+        """Set what makes a table remember its inserts: without it a block could be counted twice.
+
+        Not while a block is in doubt: the table may have forgotten just that one, and must not look as if it had not.
+        """
+        defaults = defaults_of(self._connection.query(ask_defaults(replicated=table.is_replicated)))
         self._is_replicated = table.is_replicated
+        self._window = window_of(table, defaults)
+        self._to_set = memory_to_set(self._carried, table, defaults)
+        if self._to_set and (self._carried.layout.is_idempotent or not self._is_in_doubt()):
+            self._set_memory()
+
+    def _is_in_doubt(self) -> bool:
+        return any(marker.doubt is not None for marker in self.markers().values())
+
+    def _set_memory(self) -> None:
+        statement = set_memory(self._table, self._to_set)
+        try:
+            self._connection.execute(statement)
+        except SinkError as error:
+            raise TargetMismatch(
+                f"{self._who}: {self._where} remembers too few of its inserts to notice a block that comes twice, "
+                f"and that could not be changed: {error.message}. Nothing was sent.",
+                hint=f"let somebody who may run {statement}",
+            ) from None
+        self._to_set = {}
+        self._window = (WINDOW, WINDOW_SECONDS if self._is_replicated else None)
 
     # --- where it is --------------------------------------------------------------------------------------------------
 
@@ -142,40 +145,22 @@ class ClickHouseTarget:
         """Whether the table holds no row."""
         return not self._connection.query(f"SELECT 1 AS one FROM {self._table} LIMIT 1")
 
-    def marker(self) -> Marker | None:
-        """What the table remembers of this sink, or None."""
-        rows = self._connection.query(
-            "SELECT sequence, block_hash, doubt_sequence, doubt_hash, inserts, written, "
-            f"dateDiff('second', at, now64(3, 'UTC')) AS age, {self._newest_insert()} AS newest "
-            f"FROM {self._markers} WHERE sink = {text(self._carried.sink)} "
-            f"AND table_name = {text(self._carried.table)} AND target = {text(self._name)} "
-            "ORDER BY written DESC, sequence DESC LIMIT 1"
-        )
-        if not rows:
-            return None
-        row = rows[0]
-        self._written, self._doubt_inserts = row["written"], row["inserts"]
-        most, seconds = self._window
-        return Marker(
-            done=_place(row["sequence"], row["block_hash"]),
-            doubt=_place(row["doubt_sequence"], row["doubt_hash"]),
-            is_covered=row["newest"] - row["inserts"] < most and (seconds is None or row["age"] < seconds),
-        )
+    def markers(self) -> dict[str, Marker]:
+        """What is remembered here of each sink that has carried this table to this target, by name."""
+        found = self._markers.read(replicated=self._is_replicated, window=self._window)
+        if not self._to_set:
+            return found
+        return {sink: replace(marker, is_covered=False) for sink, marker in found.items()}
 
     def mark(self, done: Place | None, doubt: Place | None) -> None:
         """Let the target remember how far it is, and what is about to be sent."""
-        done, doubt = done or _NONE, doubt or _NONE
-        self._written += 1
-        values = [text(self._carried.sink), text(self._carried.table), text(self._name)]
-        values += [str(done.sequence), text(done.hash), str(doubt.sequence), text(doubt.hash)]
-        values += [self._newest_insert(), str(self._written), "now64(3, 'UTC')"]
-        self._connection.execute(f"INSERT INTO {self._markers} SETTINGS async_insert=0 SELECT {', '.join(values)}")
+        if self._to_set:
+            self._set_memory()
+        self._markers.write(done, doubt, replicated=self._is_replicated)
 
-    def _newest_insert(self) -> str:
-        return (
-            "(SELECT toInt64(ifNull(max(max_block_number), 0)) FROM system.parts "
-            f"WHERE database = {text(self._database)} AND table = {text(self._name)})"
-        )
+    def adopt(self, sink: str) -> None:
+        """Go on in another sink's place, from where it was."""
+        self._markers.adopt(sink)
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
@@ -196,7 +181,7 @@ class ClickHouseTarget:
         ClickHouse writes a token down just before the part that it stands for appears. If the engine is killed between
         the two, it takes the block for one that it has.
         """
-        search = BlockSearch(self._connection, self._database, self._name, self._carried, self._doubt_inserts)
+        search = BlockSearch(self._connection, self._database, self._name, self._carried, self._markers.doubt_inserts)
         for attempt in range(1, _MOST_TOKENS + 1):
             if search.finds(block, slice_path):
                 return
@@ -205,9 +190,6 @@ class ClickHouseTarget:
             raise SinkError(
                 f"{self._who}: {self._where} says that it has block {block.sequence} of '{self._carried.table}', but "
                 "its rows are not there. The sink stays before it.",
-                hint="drop the target's table, and everything is sent again.",
+                hint=f"look whether they are: if so, ds.sinks()[{self._carried.sink!r}].go_on_after({block.sequence}) "
+                "tells the sink.",
             )
-
-
-def _place(sequence: int, block_hash: str) -> Place | None:
-    return Place(sequence, block_hash) if sequence >= 0 else None

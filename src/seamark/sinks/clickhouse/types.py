@@ -27,13 +27,16 @@ SIMPLE: tuple[tuple[pa.DataType, str], ...] = (
 )
 _NAMES = dict(SIMPLE)
 
+# The whole numbers that each type holds. A column of any of these takes ours: what does not fit is looked for in every
+# block before it is sent.
+_WHOLE_NUMBERS: dict[str, tuple[int, int]] = {
+    **{f"Int{bits}": (-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (8, 16, 32, 64, 128, 256)},
+    **{f"UInt{bits}": (0, (1 << bits) - 1) for bits in (8, 16, 32, 64, 128, 256)},
+}
+
 # What a column of the first type may also be in a table that somebody else made: everything that holds its values.
 _WIDER: dict[str, tuple[str, ...]] = {
-    "Int8": ("Int16", "Int32", "Int64", "Int128", "Int256"),
-    "Int16": ("Int32", "Int64", "Int128", "Int256"),
-    "Int32": ("Int64", "Int128", "Int256"),
-    "Int64": ("Int128", "Int256"),
-    "UInt8": ("UInt16", "UInt32", "UInt64", "Bool"),
+    "UInt8": ("Bool",),
     "Bool": ("UInt8",),
     "Float32": ("Float64",),
 }
@@ -63,14 +66,23 @@ def text(value: str) -> str:
 
 
 def fits(ours: str, theirs: str) -> bool:
-    """Whether a column of their type holds every value of our type as it is."""
+    """Whether a column of their type holds the values of our type as they are; whole numbers within `range_of`."""
     ours, theirs = _plain(ours), _without("LowCardinality", _plain(theirs))
     if ours.startswith("Nullable("):
         return theirs.startswith("Nullable(") and fits(_without("Nullable", ours), _without("Nullable", theirs))
     theirs = _without("Nullable", theirs)
-    if ours == theirs or theirs in _WIDER.get(ours, ()):
+    if ours == theirs or theirs in _WIDER.get(ours, ()) or {ours, theirs} <= _WHOLE_NUMBERS.keys():
         return True
     return _decimal_fits(ours, theirs) or _moment_fits(ours, theirs)
+
+
+def range_of(ours: str, theirs: str) -> tuple[int, int] | None:
+    """The whole numbers that a column of their type holds, if it does not hold all of ours; else None."""
+    here = _WHOLE_NUMBERS.get(_without("Nullable", _plain(ours)))
+    there = _WHOLE_NUMBERS.get(_without("Nullable", _without("LowCardinality", _plain(theirs))))
+    if here is None or there is None or (there[0] <= here[0] and here[1] <= there[1]):
+        return None
+    return there
 
 
 def _plain(name: str) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any, Literal
@@ -29,11 +29,15 @@ _RANGES: dict[Unit, tuple[int, int]] = {"D": (_FIRST, _LAST), "us": (_FIRST * _M
 
 @dataclass(frozen=True, slots=True)
 class SliceCheck:
-    """Checks the slices of a table against what the target can hold. `nulls` is "refuse" or "empty"."""
+    """Checks the slices of a table against what the target can hold. `nulls` is "refuse" or "empty".
+
+    `ranges` are the whole numbers that columns of the target hold, where these are not all that ours may have.
+    """
 
     carried: Carried
     where: str
     nulls: str
+    ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def __call__(self, path: Path, sequence: int) -> None:
         """Nothing, or `UnfitValue` naming block, column and value; then nothing of the block was sent."""
@@ -55,6 +59,14 @@ class SliceCheck:
             return "a NULL, and the target is ordered by this column", "fill it in, in a step before the sink."
         if column.name == layout.sign:
             return _sign_trouble(file, column, layout)
+        if column.name in self.ranges:
+            least, most = self.ranges[column.name]
+            found = _beyond(file, column, least, most)
+            if found is not None:
+                return (
+                    f"{found}, and that of the target holds {least} to {most}",
+                    "carry it to a column of a wider type, or correct the values in a step before the sink.",
+                )
         for unit in _units(column.type):
             outside = _outside(file, column, unit)
             if outside is not None:
@@ -68,6 +80,19 @@ class SliceCheck:
                 'nulls="empty" sends an empty array, or a struct of NULLs, in its place.',
             )
         return None
+
+
+# --- whole numbers ----------------------------------------------------------------------------------------------------
+
+
+def _beyond(file: pq.ParquetFile, column: Column, least: int, most: int) -> int | None:
+    """A whole number outside a range. The file's statistics tell, as a rule, without reading it."""
+    statistics = _statistics(file, column, lambda _: True)
+    if all(entry is not None and (entry.has_min_max or _is_all_null(entry)) for entry in statistics):
+        ends = [value for entry in statistics if entry.has_min_max for value in (entry.min, entry.max)]
+    else:
+        ends = list(pc.min_max(_read(file, column)).as_py().values())
+    return next((value for value in ends if value is not None and not least <= value <= most), None)
 
 
 # --- dates and times --------------------------------------------------------------------------------------------------
