@@ -14,6 +14,7 @@ from sqlalchemy import create_engine, make_url, text
 from tests.postgres import postgres_server
 
 import seamark as sm
+from seamark.tables import small
 
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ.pop("COLUMNS", None)  # tests that run side by side are given one; what goes into a pipe has no width
@@ -90,6 +91,67 @@ class NoSpark:
 @pytest.fixture
 def no_spark() -> NoSpark:
     return NoSpark()
+
+
+# --- what is small ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def set_small() -> Callable[..., None]:
+    """Sets how many records, and bytes of them, the driver takes; with 0 everything goes through Spark's tasks."""
+
+    def patch(patcher: pytest.MonkeyPatch, records: int | None = None, values: int | None = None) -> None:
+        if records is not None:
+            patcher.setattr(small, "SMALL_RECORDS", records)
+        if values is not None:
+            patcher.setattr(small, "SMALL_BYTES", values)
+
+    return patch
+
+
+@pytest.fixture
+def large(set_small: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is small enough for the driver."""
+    set_small(monkeypatch, 0)
+
+
+class Fetched:
+    """What came from Spark to the driver: rows and bytes of each fetch."""
+
+    def __init__(self) -> None:
+        self.fetches: list[tuple[int, int]] = []
+
+    def clear(self) -> None:
+        self.fetches.clear()
+
+    @property
+    def most_rows(self) -> int:
+        return max((rows for rows, _ in self.fetches), default=0)
+
+    @property
+    def most_bytes(self) -> int:
+        return max((size for _, size in self.fetches), default=0)
+
+
+@pytest.fixture
+def fetched(spark: Any, monkeypatch: pytest.MonkeyPatch) -> Fetched:
+    """Watches what comes from Spark to the driver."""
+    found, kind = Fetched(), type(spark.range(1))
+    to_arrow, collect = kind.toArrow, kind.collect
+
+    def watched_arrow(frame: Any) -> Any:
+        table = to_arrow(frame)
+        found.fetches.append((table.num_rows, table.nbytes))
+        return table
+
+    def watched_rows(frame: Any) -> Any:
+        rows = collect(frame)
+        found.fetches.append((len(rows), len(repr(rows))))
+        return rows
+
+    monkeypatch.setattr(kind, "toArrow", watched_arrow)
+    monkeypatch.setattr(kind, "collect", watched_rows)
+    return found
 
 
 # --- stores -----------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from seamark import ClickHouseSink, DataStore
-from seamark.control import CommitRequest, Control, FailedKey, Position, RunRecord
+from seamark.control import CommitRequest, Control, FailedKey, Position, RunRecord, RunTotals
 from seamark.metrics import metrics_text
 from seamark.sinks.run import Sink
 from seamark.transforms.offsets import OffsetTable
@@ -109,6 +109,12 @@ class Blog:
 
     def sinks(self) -> dict[str, Sink]:
         return self.store.sinks()
+
+    def failed_key_counts(self) -> dict[str, int]:
+        return {step: count for (step, _), count in self.control.index.failed_key_counts().items()}
+
+    def run_totals(self) -> list[RunTotals]:
+        return self.control.index.run_totals(self.step_names())
 
     def write(self, *numbers: int) -> None:
         self.posts.append(pa.table({"number": pa.array(numbers, pa.int64())}))

@@ -14,7 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from seamark import ClickHouseSink, DataStore
-from seamark.control import CommitRequest, Control, FailedKey, Position, RunRecord
+from seamark.control import CommitRequest, Control, FailedKey, Position, RunRecord, RunTotals
 from seamark.errors import MetricsUnavailable, SeamarkError
 from seamark.metrics import BATCH_SECONDS, metrics_text, serve_metrics
 from seamark.sinks.run import Sink
@@ -45,6 +45,12 @@ class Blog:
 
     def sinks(self) -> dict[str, Sink]:
         return self.store.sinks()
+
+    def failed_key_counts(self) -> dict[str, int]:
+        return {step: count for (step, _), count in self.control.index.failed_key_counts().items()}
+
+    def run_totals(self) -> list[RunTotals]:
+        return self.control.index.run_totals(self.steps)
 
     def write(self, *numbers: int) -> None:
         self.posts.append(pa.table({"number": pa.array(numbers, pa.int64())}))

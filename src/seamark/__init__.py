@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from seamark.ledger import Op
     from seamark.ledger.verify import Finding, VerifyReport
     from seamark.sinks.clickhouse import ClickHouseSink
+    from seamark.sinks.plan import SinkPlan
     from seamark.sinks.report import SinkReport
     from seamark.sinks.run import Sink
     from seamark.spark import spark_session
@@ -44,6 +45,7 @@ __all__ = [
     "RunReport",
     "SeamarkError",
     "Sink",
+    "SinkPlan",
     "SinkReport",
     "Step",
     "StepPlan",
@@ -73,6 +75,7 @@ _HOMES = {
     "RunReport": "seamark.transforms.report",
     "SeamarkError": "seamark.errors",
     "Sink": "seamark.sinks.run",
+    "SinkPlan": "seamark.sinks.plan",
     "SinkReport": "seamark.sinks.report",
     "Step": "seamark.transforms.step",
     "StepPlan": "seamark.transforms.report",

@@ -12,7 +12,7 @@ from typing import Protocol
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from seamark.control import Control, RunTotals
+from seamark.control import RunTotals
 from seamark.errors import MetricsUnavailable, SeamarkError
 from seamark.sinks.report import SinkState
 from seamark.transforms.observe import batch_observers
@@ -60,9 +60,12 @@ class Measured(Protocol):
         """How far each step has come."""
         ...
 
-    @property
-    def control(self) -> Control:
-        """The control database."""
+    def failed_key_counts(self) -> Mapping[str, int]:
+        """How many failed keys each step has."""
+        ...
+
+    def run_totals(self) -> Sequence[RunTotals]:
+        """What the runs of each step did."""
         ...
 
     def step_names(self) -> list[str]:
@@ -96,7 +99,7 @@ class _StoreCollector:
         steps = self._store.step_names()
         statistics = [line for line in self._store.offset_table.get_statistics() if line["transformation_id"] in steps]
         yield from _offset_metrics(statistics)
-        failed = self._store.control.index.failed_key_counts()
+        failed = self._store.failed_key_counts()
         yield _by_step(
             GaugeMetricFamily,
             "seamark_failed_keys",
@@ -104,7 +107,7 @@ class _StoreCollector:
             [(step, failed.get(step, 0)) for step in steps],
             label="transformation_id",
         )
-        yield from _run_metrics(self._store.control.index.run_totals(steps))
+        yield from _run_metrics(self._store.run_totals())
         yield from _sink_metrics(self._store.sinks())
 
 

@@ -13,34 +13,37 @@ import pyarrow as pa
 
 from seamark.clock import Clock, SystemClock
 from seamark.config import Config, load_config
-from seamark.control import GRACE_SECONDS, Control, TableHead
+from seamark.control import GRACE_SECONDS, Control, LiveRun, RunTotals, TableHead
 from seamark.diffs.checks import resolve_diff
-from seamark.diffs.declare import DiffOptions
+from seamark.diffs.declare import KEEP_GONE, DiffOptions
 from seamark.diffs.diff import Diff
 from seamark.diffs.merge import Rule
-from seamark.errors import ConfigError, SeamarkError, StoreError, UnknownTable
-from seamark.ledger import DatasetKind, SetDataSchema
-from seamark.ledger.verify import OnBlock, VerifyReport, verify_chain
+from seamark.errors import ConfigError, NoSuchRow, SeamarkError, UnknownTable
+from seamark.ledger.verify import OnBlock, VerifyReport
+from seamark.sinks.plan import SinkPlan
 from seamark.sinks.registry import SinkRegistry
 from seamark.sinks.run import OnSent, Sink
-from seamark.sinks.target import Outlet
+from seamark.sinks.target import Asked, Outlet
 from seamark.spark import quiet_query_errors, spark_session
 from seamark.tables.cache import BaseCache
 from seamark.tables.collect import CollectReport, collect_garbage
 from seamark.tables.context import TableContext
-from seamark.tables.evolve import grow_schema
-from seamark.tables.fold import FoldReport, needs_fold
+from seamark.tables.cuts import CutPlan, SizeLimit
+from seamark.tables.evolve import standing_schema
+from seamark.tables.fold import FoldReport, fold_where_needed
 from seamark.tables.heal import Healed, heal_heads
 from seamark.tables.rebuild import RebuildReport, rebuild_control
 from seamark.tables.schema import TableSchema, check_evolution, check_table_name, declare
 from seamark.tables.table import Head, Table
+from seamark.tables.verify import normal_heads, verify_tables
 from seamark.transforms.changelist import ChangeList
 from seamark.transforms.declare import BatchTransform, InputLike, OnChange, RunConfig, TableOrName
 from seamark.transforms.initialise import initialise_offsets
 from seamark.transforms.offsets import OffsetTable
-from seamark.transforms.pipeline import Pipeline
+from seamark.transforms.pipeline import OnStep, Pipeline
+from seamark.transforms.replay import count_without_step
 from seamark.transforms.report import RunReport, StepPlan
-from seamark.transforms.run import OnBatch
+from seamark.transforms.run import OnBatch, silent
 from seamark.transforms.step import Step
 from seamark.transforms.why import Provenance, provenance
 
@@ -53,8 +56,9 @@ class DataStore:
     """Tables on a verifiable log: a control database and a warehouse, opened together.
 
     `control` is the database's URL and `warehouse` a folder; what is not given comes from the environment
-    (`SEAMARK_CONTROL`, `SEAMARK_WAREHOUSE`), from `seamark.toml`, or is the default. `spark` is a session to use;
-    without one a session is started when it is first needed.
+    (`SEAMARK_CONTROL`, `SEAMARK_WAREHOUSE`), from `seamark.toml`, or is the default. `control_schema` is the schema of
+    a PostgreSQL database that the control tables lie in. `spark` is a session to use; without one a session is started
+    when it is first needed.
     """
 
     def __init__(
@@ -62,12 +66,21 @@ class DataStore:
         control: str | None = None,
         warehouse: str | Path | None = None,
         *,
+        control_schema: str | None = None,
         spark: SparkSession | None = None,
         block_rows: int | None = None,
+        block_bytes: int | None = None,
         clock: Clock | None = None,
     ) -> None:
         folder = None if warehouse is None else str(warehouse)
-        self.config: Config = load_config(required=False, control=control, warehouse=folder, block_rows=block_rows)
+        self.config: Config = load_config(
+            required=False,
+            control=control,
+            control_schema=control_schema,
+            warehouse=folder,
+            block_rows=block_rows,
+            block_bytes=block_bytes,
+        )
         if self.config.block_rows < 2:
             raise ConfigError(
                 f"block_rows is {self.config.block_rows}.",
@@ -77,14 +90,19 @@ class DataStore:
         if spark is not None:
             quiet_query_errors()
         self.clock: Clock = clock or SystemClock()
-        self.control = Control(self.config.control, clock=self.clock, lease_seconds=self.config.scheduler.lease)
+        self.control = Control(
+            self.config.control,
+            schema=self.config.control_schema,
+            clock=self.clock,
+            lease_seconds=self.config.scheduler.lease,
+        )
         self._context = TableContext(
             control=self.control,
             warehouse=Path(self.config.warehouse),
             clock=self.clock,
             session=lambda: self.spark,
             cache=BaseCache(self.config.rows.cache_rows),
-            block_rows=self.config.block_rows,
+            cut=CutPlan(SizeLimit(self.config.block_rows, self.config.block_bytes)),
             rows=self.config.rows,
         )
         self._declared: dict[str, Table] = {}
@@ -130,16 +148,15 @@ class DataStore:
     ) -> Table:
         """The table of this name: declared if it is new, opened if it stands; without a schema it must be known.
 
-        `key` makes it keyed, else it is append-only. A standing table's schema can grow by columns that may be NULL.
+        `key` makes it keyed, else it is append-only. A standing table's schema can grow by columns that may be NULL:
+        they are read as NULL, and are part of the table from the first write or run on. Declaring writes nothing.
         """
         check_table_name(name)
         if schema is None:
             return self._known_table(name)
         declared = declare(name, schema, key, event_time)
         standing = self._standing_schema(self.control.index.head(name))
-        if standing is not None and check_evolution(name, standing, declared):
-            grow_schema(self._context, name, declared)
-        elif standing is not None:
+        if standing is not None and not check_evolution(name, standing, declared):
             declared = standing  # the same columns, in the order that the table has them
         table = Table(self._context, name, declared, changefeeds=dict(changefeeds or {}))
         self._declared[name] = table
@@ -171,12 +188,7 @@ class DataStore:
         return Table(self._context, name, stored)
 
     def _standing_schema(self, head: TableHead | None) -> TableSchema | None:
-        if head is None or head.schema_block is None:
-            return None
-        event = self._context.files(head.table).block(head.schema_block).event
-        if not isinstance(event, SetDataSchema) or event.schema is None:
-            return None
-        return TableSchema.from_ledger(event.schema)
+        return standing_schema(self._context, head)
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
@@ -207,7 +219,9 @@ class DataStore:
         ttl: tuple[str, str | timedelta] | None = None,
         deleted: str | None = None,
         fast_deletes: bool = False,
+        keep_gone: str | timedelta = KEEP_GONE,
         version: str | None = None,
+        constant: str | Sequence[str] = (),
         keep_intermediate: bool = False,
         fail_fast: bool = False,
         max_failed_keys: int = 1_000,
@@ -216,7 +230,8 @@ class DataStore:
         """Add a diff: what a slow supplier writes to correct the versions that a fast one has written.
 
         `logs` bring news of visits, `merge` says by column how an older and a newer value become one; a column without
-        a rule is overwritten by what is not NULL. docs/diffs.md tells what the others do.
+        a rule is overwritten by what is not NULL. `constant` names columns that no visit changes, so that a target may
+        be ordered by them as well. docs/diffs.md tells what the others do.
         """
         spec = resolve_diff(
             self._known_table,
@@ -231,6 +246,8 @@ class DataStore:
             deleted=deleted,
             fast_deletes=fast_deletes,
             version=version,
+            constant=constant,
+            keep_gone=keep_gone,
             options=DiffOptions(keep_intermediate, fail_fast, max_failed_keys, on_change),
         )
         diff = Diff(self._context, spec, self._pipeline.makers, self.config.scheduler.wait)
@@ -266,20 +283,26 @@ class DataStore:
         on_change: OnChange | None = None,
         on_batch: OnBatch | None = None,
         on_block: OnSent | None = None,
+        on_step: OnStep | None = None,
     ) -> RunReport:
         """Run everything that has work, in order, or some steps and sinks; gives a report for each.
 
-        What stops a step or a sink stands in its report, and the others go on, unless `fail_fast` is set. Tables whose
-        tail has grown long are folded. `on_batch` is called after each commit with the report so far and the batches
-        left, `on_block` after each block that a sink has sent.
+        What stops a step or a sink stands in its report, and the others go on, unless `fail_fast` is set. Tables with a
+        long tail are folded; `not_folded` says which could not be. `on_batch` is called after each commit with the
+        report so far and the batches left, `on_block` after each block that a sink has sent, `on_step` with the name of
+        each before its turn.
         """
         config = RunConfig(filters=filters or {}, limit=limit, fail_fast=fail_fast, on_change=on_change)
         sinks, others = self._sinks.among(steps)
         runs_steps = bool(others) or not steps
-        report = self._pipeline.run(others, config, *([on_batch] if on_batch else [])) if runs_steps else RunReport()
-        report.sinks = self._sinks.run(sinks, fail_fast=bool(fail_fast), on_block=on_block)
+        report = self._pipeline.run(others, config, on_batch or silent, on_step) if runs_steps else RunReport()
+        self._pipeline.grow_others([table.source for table in self._declared.values()])
+        for name in sinks:
+            if on_step is not None:
+                on_step(name)
+            report.sinks |= self._sinks.run([name], fail_fast=bool(fail_fast), on_block=on_block)
         report.seconds += sum(sent.seconds for sent in report.sinks.values())
-        report.folded = self._fold_what_moved()
+        report.add_folds(self._fold_what_moved())
         return report
 
     def run_changelist(self, changes: ChangeList, *, fail_fast: bool | None = None) -> RunReport:
@@ -287,8 +310,21 @@ class DataStore:
         return self._pipeline.run_changelist(changes, RunConfig(fail_fast=fail_fast))
 
     def plan(self, *steps: str) -> dict[str, StepPlan]:
-        """What a run would do now, by step, in order. Nothing is computed or changed."""
-        return self._pipeline.plan(steps)
+        """What a run would do now, by step, in order. Nothing is computed or changed.
+
+        Names of sinks are passed over: `plan_sinks` says what they would carry.
+        """
+        sinks, others = self._sinks.among(steps)
+        return {} if sinks and steps and not others else self._pipeline.plan(others)
+
+    def plan_sinks(self, *names: str) -> dict[str, SinkPlan]:
+        """What a run would carry now, by sink: these, or all. Nothing is sent, and no target is asked."""
+        sinks, _ = self._sinks.among(names)
+        return {name: self._sinks.sink(name).plan(self._maker_name(name)) for name in sinks}
+
+    def _maker_name(self, sink: str) -> str | None:
+        maker = self._pipeline.maker_of(self._sinks.sink(sink).table)
+        return None if maker is None else maker.name
 
     @cached_property
     def offset_table(self) -> OffsetTable:
@@ -298,30 +334,58 @@ class DataStore:
             self._pipeline.inputs_to_move(step)
             return initialise_offsets(self._context, cast("Step", self._pipeline.step(step)).spec, tables)
 
-        return OffsetTable(self.control, self.clock, initialise, self._pipeline.inputs_to_move)
+        steps = self._pipeline
+        return OffsetTable(
+            self.control, self.clock, initialise, steps.inputs_to_move, steps.outputs_keys, steps.adopted_from
+        )
+
+    def failed_key_counts(self) -> dict[str, int]:
+        """How many failed keys each step has, by name."""
+        return self._pipeline.failed_key_counts()
+
+    def run_totals(self) -> list[RunTotals]:
+        """What the runs of each step did in all, and its newest run; a step without runs is left out."""
+        return self.control.index.run_totals(self._pipeline.outputs_keys())
+
+    def live_runs(self) -> list[LiveRun]:
+        """The runs of steps that are at work now, or were killed and not followed by another."""
+        return self._pipeline.live_runs()
 
     def why(self, table: str, key: Mapping[str, Any], *, most: int = 100) -> Provenance:
         """Where a row came from: its block, and through the input intervals the input records behind it.
 
         Of each input at most `most` rows are followed; `NoSuchRow` if the table has no row with this key.
         """
-        return provenance(self._context, self._known_table(table).source, key, most)
+        try:
+            return provenance(self._context, self._known_table(table).source, key, most)
+        except NoSuchRow as missing:
+            maker = self._pipeline.maker_of(table)
+            if isinstance(maker, Diff) and table == maker.state.name:
+                raise maker.where_it_went(key, missing) from None
+            raise
 
-    def _fold_what_moved(self) -> tuple[str, ...]:
-        """Fold what has grown long, if anything has moved since this was last looked at."""
+    def _fold_what_moved(self) -> list[FoldReport]:
+        """Fold what has grown long, if anything has moved since this was last looked at, or was left then."""
         heads = {name: head.sequence for name, head in self.control.index.heads().items()}
         if heads == self._folded_at:
-            return ()
-        self._folded_at = heads
-        return tuple(report.table for report in self.fold_where_needed() if report.folded)
+            return []
+        reports = self.fold_where_needed()
+        self._folded_at = heads if all(report.folded for report in reports) else {}
+        return reports
 
     # --- sinks --------------------------------------------------------------------------------------------------------
 
-    def sink(self, table: str | Table, sink: Outlet, name: str | None = None) -> Sink:
-        """Carry a table's changes to a target, at every `run`; under its name it goes on after a restart."""
+    def sink(self, table: str | Table, sink: Outlet, name: str | None = None, *, adopt: str | None = None) -> Sink:
+        """Carry a table's changes to a target, at every `run`; under its name it goes on after a restart.
+
+        `adopt` names the sink that has done so until now: this one goes on from its position, and that one no more.
+        """
         known = self._known_table(table.name if isinstance(table, Table) else table)
-        collapsing_key = getattr(self._pipeline.maker_of(known.name), "collapsing_key", None)
-        return self._sinks.add(known.name, known.schema, sink, name, collapsing_key, taken=self.step_names())
+        maker = self._pipeline.maker_of(known.name)
+        asked = Asked(
+            known.name, known.schema, getattr(maker, "collapsing_key", ()), getattr(maker, "constant_columns", ())
+        )
+        return self._sinks.add(asked, sink, name, adopt, taken=self.step_names())
 
     def sinks(self) -> dict[str, Sink]:
         """All sinks by name."""
@@ -330,31 +394,33 @@ class DataStore:
     # --- care ---------------------------------------------------------------------------------------------------------
 
     def verify(
-        self, table: str | None = None, replay: bool = False, *, on_block: OnBlock | None = None
+        self,
+        table: str | None = None,
+        replay: bool = False,
+        *,
+        rows: bool = False,
+        expect: Mapping[str, str | Head] | None = None,
+        on_block: OnBlock | None = None,
     ) -> VerifyReport:
-        """Read every block, slice and checkpoint of one table or of all, and report what is not as it should be.
+        """Compare the files, chains and control database of one table or of all, and report what does not agree.
 
-        `replay` also computes derived tables again, by the steps that make them; a root table has nothing to compute.
+        `rows` also compares the rows that folds keep with the log, `replay` computes derived tables again, by the steps
+        that make them; a derived table without a step in this program is counted as not replayable. `expect` has heads,
+        by table, that were written down elsewhere and that chains must still hold. What this shows, and against whom,
+        docs/verify.md says.
         """
-        report = VerifyReport(0)
         chains = self._chains(table)
-        if replay:
-            self._refuse_stepless(chains)
-        for name, head in chains.items():
-            report += verify_chain(name, self._context.files(name), head.head_hash, on_block)
+        expected = None if expect is None else normal_heads(expect)
+        if table is not None and not chains:
+            return VerifyReport(0)
+        report = verify_tables(self._context, table, rows=rows, replays=replay, expect=expected, on_block=on_block)
+        for name, head in chains.items() if replay else ():
             maker = self._pipeline.maker_of(name)
-            if replay and maker is not None:
+            if maker is not None:
                 report += maker.replay(name, head)
+            else:  # its step was removed or renamed, or it is a root table, which has no such blocks
+                report += count_without_step(self._context, name, head)
         return report
-
-    def _refuse_stepless(self, chains: Mapping[str, TableHead]) -> None:
-        """Refuse to replay a derived table that no step of this program makes."""
-        for name, head in chains.items():
-            if head.kind != DatasetKind.ROOT.name.lower() and self._pipeline.maker_of(name) is None:
-                raise StoreError(
-                    f"table '{name}' is derived, and no step of this program makes it, so it cannot be computed again.",
-                    hint="verify it without replay, or in the program that declares its step.",
-                )
 
     def _chains(self, table: str | None) -> dict[str, TableHead]:
         heads = self.control.index.heads()
@@ -371,15 +437,11 @@ class DataStore:
         return [self._known_table(name).fold() for name in names]
 
     def fold_where_needed(self) -> list[FoldReport]:
-        """Fold the tables whose tail has grown past the configured share of the base, or number of slices."""
-        sizes, bases = self.control.index.tail_sizes(), self.control.index.all_bases()
-        reports = []
-        for name, (records, slices) in sorted(sizes.items()):
-            table = self._known_table(name)
-            rows = bases[name][0].row_count if name in bases else 0
-            if needs_fold(table.source, records, slices, rows):
-                reports.append(table.fold())
-        return reports
+        """Fold the tables whose tail has grown past the configured share of the base, or number of slices.
+
+        A table that another process folds is left to it, and trouble stands in the report.
+        """
+        return fold_where_needed(self._context, lambda name: self._known_table(name).source)
 
     def gc(self, *, dry_run: bool = False, grace: float = GRACE_SECONDS) -> CollectReport:
         """Remove files older than the grace (seconds) that no chain names and no live run has registered."""
@@ -387,11 +449,13 @@ class DataStore:
         return collect_garbage(self._context, sources, grace=grace, dry_run=dry_run)
 
     @staticmethod
-    def rebuild(control: str | None = None, warehouse: str | Path | None = None) -> RebuildReport:
+    def rebuild(
+        control: str | None = None, warehouse: str | Path | None = None, control_schema: str | None = None
+    ) -> RebuildReport:
         """Build the control database again from the chains in a warehouse, and say what was restored."""
         folder = None if warehouse is None else str(warehouse)
-        config = load_config(required=False, control=control, warehouse=folder)
-        database = Control(config.control)
+        config = load_config(required=False, control=control, control_schema=control_schema, warehouse=folder)
+        database = Control(config.control, schema=config.control_schema)
         try:
             return rebuild_control(database, Path(config.warehouse))
         finally:

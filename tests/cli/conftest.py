@@ -19,11 +19,11 @@ import seamark
 import seamark.cli
 from seamark import DataStore
 from seamark.clock import commit_time
-from seamark.control import RunRecord
+from seamark.control import Position, RunRecord
 from seamark.ledger import DatasetKind, ExecuteTransform, ExecuteTransformInput, SetTransform
 from seamark.ledger.chain import ChainDraft
 from seamark.ledger.transform import SqlQueryStep, TransformInput, TransformSql
-from seamark.tables.publish import begin_chain, declare_schema, plan_table, publish, writing
+from seamark.tables.publish import Progress, begin_chain, declare_schema, plan_table, publish, writing
 from seamark.tables.slices import OpCounts
 
 TOML = """\
@@ -160,7 +160,10 @@ def derive_feed(store: DataStore) -> None:
     )
     with writing(context) as written:
         run = RunRecord(written.run_id, "process_posts", "changes", 1_700_000_000.0, 1_700_000_001.5, rows_in=3)
-        publish(context, written, run, [(planned, draft)], counts=OpCounts())
+        moment = posts.system_time.timestamp()
+        position = Position("process_posts", "posts", moment, posts.last_offset, posts.sequence, posts.head_hash)
+        progress = Progress(positions=(position,))
+        publish(context, written, run, [(planned, draft)], counts=OpCounts(), progress=progress)
 
 
 @pytest.fixture

@@ -120,9 +120,11 @@ STEP_CALLS = [
     ("status", ["status"], 0),
     ("run", ["run"], 1),
     ("log STEP", ["log", "process_posts"], 0),
+    ("failures", ["failures"], 0),
     ("status", ["status"], 0),
     ("plan", ["plan"], 0),
     ("retry", ["retry", "process_posts"], 1),
+    ("failures", ["failures", "process_posts"], 0),
     ("retry --give-up", ["retry", "process_posts", "--give-up"], 0),
     ("retry", ["retry", "process_posts"], 0),
     ("why", ["why", "feed", "post_id=2"], 0),
@@ -150,6 +152,7 @@ def test_the_verbs_of_steps_have_the_documented_shapes(call, blog, write):
 
 FAILURES = [
     (["plan", "nope"], 2),
+    (["failures", "nope"], 2),
     (["run", "nope"], 2),
     (["retry", "nope"], 2),
     (["reset", "nope"], 2),

@@ -10,14 +10,14 @@ import pytest
 import seamark
 
 VERBS = [
-    *("init", "plan", "run", "retry", "reset"),
+    *("init", "plan", "run", "failures", "retry", "reset"),
     *("ls", "log", "show", "status", "why"),
-    *("verify", "fold", "gc", "doctor"),
+    *("verify", "heads", "fold", "gc", "doctor"),
 ]
 IN_A_PROJECT = [
-    *(["plan"], ["run"], ["retry", "process_posts"], ["reset", "process_posts"]),
+    *(["plan"], ["run"], ["failures"], ["retry", "process_posts"], ["reset", "process_posts"]),
     *(["ls"], ["log", "posts"], ["show", "posts"], ["status"], ["why", "feed", "post_id=1"]),
-    *(["verify"], ["fold"], ["gc"], ["doctor"]),
+    *(["verify"], ["heads"], ["fold"], ["gc"], ["doctor"]),
 ]
 
 

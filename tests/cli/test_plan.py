@@ -48,18 +48,40 @@ def test_the_plan_tells_what_the_run_after_it_does_and_changes_nothing(call, blo
 
 
 @pytest.mark.scenario("C17")
-def test_changes_of_a_reference_are_planned_with_an_upper_bound(call, blog, write):
+@pytest.mark.scenario("C45")
+def test_changes_of_a_reference_are_counted_where_that_is_no_work_and_estimated_elsewhere(call, blog, write):
     write(blog, "profiles", (100, "Alicia"))
 
     told = call("plan", "process_posts", folder=blog)
     (planned,) = call("plan", "--json").document["steps"]
 
-    assert "at most 3 keys in 1 batch" in told.out
-    assert (planned["keys"], planned["keys_are_exact"]) == (3, False)
+    assert "\n  2 keys in 1 batch" in told.out  # the posts of profile 100: so few rows that they can be looked through
+    assert (planned["keys"], planned["keys_are_exact"], planned["keys_are_estimated"]) == (2, True, False)
     assert [(entry["table"], entry["pending_records"]) for entry in planned["inputs"]] == [
         ("posts", 0),
         ("profiles", 2),
     ]
+
+    assert call("fold", "posts").code == 0  # now Spark would have to look them up
+    told = call("plan")
+    (planned,) = call("plan", "--json").document["steps"]
+    assert "\n  about 2 keys (an estimate) in 1 batch" in told.out  # one value, and three posts for two profiles
+    assert (planned["keys"], planned["keys_are_exact"], planned["keys_are_estimated"]) == (2, False, True)
+
+
+@pytest.mark.scenario("C45")
+def test_an_estimate_is_not_the_whole_table(call, blog, write):
+    write(blog, "posts", *[(key, 100 + key, "many") for key in range(10, 510)])
+    write(blog, "profiles", *[(100 + key, f"user {key}") for key in range(10, 510)])
+    assert call("run", "--json", folder=blog).code == 0
+    assert call("fold", "posts").code == 0
+    write(blog, "profiles", (117, "Zoe"))
+
+    (planned,) = call("plan", "--json").document["steps"]
+
+    assert (planned["keys"], planned["keys_are_estimated"]) == (1, True)
+    (ran,) = call("run", "--json").document["steps"]
+    assert ran["keys"] == 1
 
 
 @pytest.mark.scenario("C17")
@@ -88,7 +110,7 @@ def test_a_changed_definition_is_told_by_the_plan(call, blog):
 
     told = call("plan", folder=blog)
 
-    assert told.code == 0
+    assert told.code == 1
     assert "process_posts  refused: the definition of step 'process_posts' is not the one" in told.out
     assert "' says '" in told.out
 

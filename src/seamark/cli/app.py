@@ -19,6 +19,7 @@ from seamark import __version__
 from seamark.cli.call import Call, Manners
 from seamark.cli.failures import Interrupted, failure_of
 from seamark.cli.output import Output, clean_stdout
+from seamark.cli.signals import ended_by_signals
 from seamark.cli.verbs import FILES
 from seamark.errors import UsedWrongly, did_you_mean
 
@@ -60,11 +61,13 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a sign gets a question mark
-    sys.exit(run(sys.argv[1:]))
+    with ended_by_signals():
+        code = run(sys.argv[1:])
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and give its exit code: 0 done, 1 failed, 2 used wrongly."""
+    """Run one command line and give its exit code: 0 done, 1 failed, 2 used wrongly; 143 after SIGTERM."""
     flags = arguments[: arguments.index("--")] if "--" in arguments else arguments
     # The two that decide how an error is told are looked for before anything else can go wrong.
     is_json, debug = "--json" in flags, "--debug" in flags
@@ -72,7 +75,7 @@ def run(arguments: Sequence[str]) -> int:
         output = Output(json=is_json, stdout=stdout, debug=debug)
         try:
             return _invoke(list(arguments), output)
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:
             failure = failure_of(error, debug=debug)
             output.fail(failure)
             return failure.exit_code
@@ -143,7 +146,7 @@ def _with_options(function: Callable[..., None]) -> Callable[..., None]:
         try:
             function(Call(manners, ctx.obj, ctx), **given)
         except (KeyboardInterrupt, typer.Abort) as error:  # typer would end with 130, and say nothing
-            raise Interrupted from error
+            raise Interrupted(error) from error
 
     taken = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     context = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)

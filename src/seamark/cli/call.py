@@ -58,7 +58,10 @@ class Call:
 
         folder = self.manners.project
         if folder is not None and not folder.is_dir():
-            raise ConfigError(f"there is no folder {folder}.", hint="--project takes the folder of a project.")
+            raise ConfigError(
+                f"{folder} is a file, not a folder." if folder.exists() else f"there is no folder {folder}.",
+                hint=f"--project takes the folder of a project; `seamark init {folder}` makes one.",
+            )
         config = load_config(folder)
         set_up_logging(config, json=self.manners.log_json, verbose=self.manners.verbose)
         return config
@@ -67,8 +70,10 @@ class Call:
     def store(self) -> Iterator[DataStore]:
         """The project's store, as its pipeline declares it."""
         from seamark.cli.project import open_store
+        from seamark.cli.signals import given_back
+        from seamark.transforms.attempt import give_back_runs
 
-        with open_store(self.config()) as store:
+        with open_store(self.config()) as store, given_back(lambda: give_back_runs(store.control)):
             yield store
 
     def show(self, facts: Facts, render: Callable[[Facts], Sequence[RenderableType]]) -> None:

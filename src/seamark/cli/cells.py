@@ -1,4 +1,4 @@
-"""The pieces that tables on the terminal are made of: grids, cells, counts, times."""
+"""The pieces that tables on the terminal are made of: cells, counts, times, and rows that are cut to the width."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -15,15 +15,6 @@ from seamark.cli.plain import plain
 
 HASH_LETTERS = 13  # the five that all hashes begin with, and eight more
 DASH = Text("–", "dim")
-
-
-def grid(*headers: str) -> Table:
-    """An empty table with these columns. `>` before a name puts its values to the right, `~` lets long ones fold."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
-    for header in headers:
-        justify: JustifyMethod = "right" if header.startswith(">") else "left"
-        table.add_column(header.lstrip(">~"), justify=justify, overflow="fold", no_wrap=not header.startswith("~"))
-    return table
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +66,12 @@ def heading(text: str) -> Text:
     return Text(f"\n{text}", "bold")
 
 
-def number(count: int | None) -> RenderableType:
+def number(count: int | None) -> str | Text:
     """A count with commas between thousands, or a dash."""
     return DASH if count is None else f"{count:,}"
 
 
-def moment(when: datetime | None, *, millis: bool = False) -> RenderableType:
+def moment(when: datetime | None, *, millis: bool = False) -> str | Text:
     """A time in UTC, or a dash."""
     if when is None:
         return DASH
@@ -88,7 +79,7 @@ def moment(when: datetime | None, *, millis: bool = False) -> RenderableType:
     return f"{in_utc:%Y-%m-%d %H:%M:%S}" + (f".{in_utc.microsecond // 1000:03d}" if millis else "")
 
 
-def age(seconds: float | None) -> RenderableType:
+def age(seconds: float | None) -> str | Text:
     """How long ago, in the largest fitting unit."""
     if seconds is None:
         return DASH
@@ -119,4 +110,18 @@ def _visible(sign: str) -> str:
 
 def counted(count: int, what: str) -> str:
     """A count with the name of what is counted."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+    plural = f"{what}es" if what.endswith("ch") else f"{what}s"
+    return f"{count:,} {what if count == 1 else plural}"
+
+
+def first_line(text: str) -> str:
+    """The first line of an error: what happened, without plans and stack traces."""
+    return text.strip().partition("\n")[0].rstrip()
+
+
+def is_longer(text: str) -> bool:
+    """Whether an error says more than a row of a table has room for."""
+    return first_line(text) != text.strip() or len(first_line(text)) > _ROOM_FOR_AN_ERROR
+
+
+_ROOM_FOR_AN_ERROR = 150

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import traceback
 from dataclasses import dataclass
 
+from seamark.cli.signals import Terminated
 from seamark.errors import ConfigError, NotACommit, SeamarkError, UnknownColumn, UnknownStep, UnknownTable, UsedWrongly
+from seamark.texts import storable
 
-FAILED, USED_WRONGLY = 1, 2
+FAILED, USED_WRONGLY, HAS_WORK = 1, 2, 3
+MOST_SHOWN = 200_000  # letters: a stack trace through Spark is long
 
 _WRONG_USE = (ConfigError, UsedWrongly, UnknownTable, UnknownStep, UnknownColumn, NotACommit)
 
@@ -23,7 +25,11 @@ class PipelineRaised(Exception):
 
 
 class Interrupted(Exception):
-    """Somebody pressed Ctrl-C."""
+    """Somebody pressed Ctrl-C, or a signal asked the process to end: `cause`."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +49,10 @@ def failure_of(error: BaseException, *, debug: bool) -> Failure:
     trace = "".join(traceback.format_exception(error)) if debug else told.trace
     return Failure(
         told.type,
-        without_secrets(told.message),
-        without_secrets(told.hint) if told.hint else None,
+        storable(told.message, MOST_SHOWN),
+        storable(told.hint, MOST_SHOWN) if told.hint else None,
         told.exit_code,
-        without_secrets(trace) if trace else None,
+        storable(trace, MOST_SHOWN) if trace else None,
     )
 
 
@@ -60,20 +66,15 @@ def _told(error: BaseException) -> Failure:
             hint = "the project's own pipeline raised this; nothing was done."
             return Failure(type(cause).__name__, text, hint, FAILED, error.trace)
         case Interrupted():
-            hint = "what was committed stays; nothing is half done."
-            return Failure("Interrupted", "interrupted.", hint, FAILED)
+            return _told(error.cause) if isinstance(error.cause, KeyboardInterrupt) else _interrupted()
+        case Terminated():
+            return _interrupted(f"{error}.", error.exit_code)
+        case KeyboardInterrupt():
+            return _interrupted()
         case _:
             text = f"unexpected {type(error).__name__}: {error}".rstrip(": ")
             return Failure(type(error).__name__, text, "run it again with --debug to see where it happened.", FAILED)
 
 
-_CREDENTIALS = re.compile(r"(\b[A-Za-z][\w+.-]*://[^\s/:@'\"]*):[^\s'\"]*@")
-_NAMED = re.compile(r"(?i)((?:password|passwd|pwd|token|secret)\s*=\s*)(?!\*\*\*)('[^']*'|\"[^\"]*\"|[^\s&;,'\")]+)")
-
-
-def without_secrets(text: str) -> str:
-    """The text with `***` in place of passwords in URLs and of values that are named as secrets.
-
-    Our own errors hold none; a stack trace shows lines of other people's programs, which may.
-    """
-    return _NAMED.sub(r"\1***", _CREDENTIALS.sub(r"\1:***@", text))
+def _interrupted(message: str = "interrupted.", exit_code: int = FAILED) -> Failure:
+    return Failure("Interrupted", message, "what was committed stays; nothing is half done.", exit_code)

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seamark.cli.failures import without_secrets
 from seamark.cli.plain import iso, plain
+from seamark.texts import without_secrets
 
 if TYPE_CHECKING:
     from seamark.config import Config
@@ -44,8 +44,16 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             document["error"] = self.formatException(record.exc_info)
-        clean = {name: without_secrets(value) if isinstance(value, str) else value for name, value in document.items()}
-        return json_text.dumps(plain(clean), ensure_ascii=False)
+        return json_text.dumps(_clean(plain(document)), ensure_ascii=False)
+
+
+def _clean(value: object) -> object:
+    """A document without secrets, however deep they lie: the error of a failed key may quote a line that has one."""
+    if isinstance(value, str):
+        return without_secrets(value)
+    if isinstance(value, dict):
+        return {name: _clean(item) for name, item in value.items()}
+    return [_clean(item) for item in value] if isinstance(value, list) else value
 
 
 def set_up_logging(config: Config, *, json: bool, verbose: bool) -> None:

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, TextIO, TypeAlias, TypeVar
 
 from rich.console import Console
@@ -15,13 +15,16 @@ from rich.text import Text
 
 from seamark.cli.failures import Failure, failure_of
 from seamark.cli.plain import plain
+from seamark.cli.signals import Terminated
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 Facts = TypeVar("Facts")
-OnProgress: TypeAlias = Callable[[str, int, int], None]
-"""Called with what is being worked on, how much of it is done, and how much there is."""
+OnProgress: TypeAlias = Callable[[str, int, int | None], None]
+"""Called with what is being worked on, how much of it is done, and how much there is, if that is known."""
+
+_STARTING = "Starting Spark"
 
 _NO_LIMIT = 100_000  # in a pipe or a file nothing is cut
 
@@ -60,10 +63,15 @@ class Output:
         from rich.console import Group
         from rich.live import Live
 
-        with Live(console=self._people, auto_refresh=False, screen=True) as live, suppress(KeyboardInterrupt):
-            while True:
-                live.update(Group(*look()), refresh=True)
-                time.sleep(seconds)
+        with Live(console=self._people, auto_refresh=False, screen=True) as live:
+            try:
+                while True:
+                    live.update(Group(*look()), refresh=True)
+                    time.sleep(seconds)
+            except Terminated:
+                raise
+            except KeyboardInterrupt:
+                return
 
     def note(self, text: str) -> None:
         """Say something to people that is not part of the result."""
@@ -91,23 +99,40 @@ class Output:
         if not self._shows_progress:
             yield
             return
-        with self._errors.status(f"{what} …"):
+        from seamark.spark.starting import looking_on
+
+        status = self._errors.status(f"{what} …")
+        with status, looking_on(lambda begins: status.update(f"{_STARTING if begins else what} …")):
             yield
 
     @contextmanager
     def bar(self, what: str) -> Iterator[OnProgress]:
-        """A progress bar on a terminal, which is gone when the work is done; nothing elsewhere."""
+        """A progress bar on a terminal, which is gone when the work is done; nothing elsewhere.
+
+        While Spark is being started it says so instead of what is being worked on.
+        """
         if not self._shows_progress:
             yield lambda _label, _done, _total: None
             return
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+        from seamark.spark.starting import looking_on
+
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, console=self._errors, transient=True) as progress:
             task = progress.add_task(what, total=None)
-            yield lambda label, done, total: progress.update(
-                task, description=f"{what} {label}", completed=done, total=total
-            )
+            shown = what
+
+            def tell(label: str, done: int, total: int | None) -> None:
+                nonlocal shown
+                shown = f"{what} {label}"
+                progress.update(task, description=shown, completed=done, total=total)
+
+            def on_start(begins: bool) -> None:
+                progress.update(task, description=_STARTING if begins else shown, refresh=True)
+
+            with looking_on(on_start):
+                yield tell
 
     def _document(self, document: object) -> None:
         self._stdout.write(json_text.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rich.console import RenderableType
-from rich.table import Table
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
-from rich.tree import Tree
 
-from seamark.cli.cells import DASH, Fitted, FittedColumn, counted, grid, heading, moment, number, short, value
-from seamark.cli.plain import plain
+from seamark.cli.cells import (
+    DASH,
+    Fitted,
+    FittedColumn,
+    age,
+    counted,
+    first_line,
+    heading,
+    is_longer,
+    moment,
+    number,
+    short,
+    value,
+)
+from seamark.cli.grid import KEPT_TOGETHER, Grid, grid, wrapped
 
 if TYPE_CHECKING:
-    from seamark.cli.facts.chains import BlockFacts, InputInterval, Log, LogEntry, StepLog
+    from seamark.cli.facts.chains import InputInterval, Log, LogEntry, StepLog
     from seamark.cli.facts.health import Check, Health
+    from seamark.cli.facts.live import RunningLine
     from seamark.cli.facts.rows import TableRows
     from seamark.cli.facts.tables import RunLine
-    from seamark.cli.verbs.care import Collected, Folded, Verified
+    from seamark.cli.verbs.care import Collected, Folded, Heads, Verified
     from seamark.cli.verbs.start import NewProject
     from seamark.tables.rebuild import RebuildReport
 
@@ -28,41 +41,58 @@ Parts = list[RenderableType]
 # --- looking ----------------------------------------------------------------------------------------------------------
 
 
-def log(facts: Log, *, with_runs: bool) -> Parts:
+def log(facts: Log, *, with_runs: bool, with_errors: bool = False) -> Parts:
     """`log`."""
     parts: Parts = [_blocks(facts)] if facts.blocks else [f"Table '{facts.table}' has no such blocks."]
     if with_runs:
-        parts += runs("Runs", facts.runs) or ["No runs."]
+        parts += runs("Runs", facts.runs, with_errors=with_errors) or ["No runs."]
     return parts
 
 
-def step_log(facts: StepLog) -> Parts:
+def step_log(facts: StepLog, *, with_errors: bool = False) -> Parts:
     """`log` of a step."""
     title = Text(facts.step, "bold").append(f"  writes {', '.join(facts.outputs)}", "not bold dim")
-    return [title, *(runs("Runs", facts.runs) or ["It has not run yet."])]
+    at_work: Parts = [heading("Running now"), running(facts.running)] if facts.running else []
+    ended = runs("Runs", facts.runs, with_errors=with_errors)
+    return [title, *at_work, *ended] if at_work or ended else [title, "It has not run yet."]
 
 
-def _blocks(facts: Log) -> Table:
+def running(lines: Sequence[RunningLine]) -> Grid:
+    """Runs that are at work."""
+    shown = grid("step", "mode", "since (UTC)", ">for", "~batch", "host", ">process")
+    for line in lines:
+        batch = f"{line.batch:,} of {line.batches:,}" if line.batch else Text("looking what waits", "dim")
+        process = str(line.process) if line.process is not None else DASH
+        since, passed = moment(line.since), age(line.seconds)
+        shown.add_row(Text(line.step, "bold"), line.mode, since, passed, batch, line.host, process)
+    return shown
+
+
+def _blocks(facts: Log) -> Grid:
     has_watermark = any(entry.watermark for entry in facts.blocks)
     has_inputs = any(entry.inputs for entry in facts.blocks)
+    has_problem = any(entry.problem for entry in facts.blocks)
     extra = [*(["watermark (UTC)"] if has_watermark else []), *(["~from"] if has_inputs else [])]
-    shown = grid(">block", "hash", "time (UTC)", "~event", ">offsets", ">records", *extra)
+    extra += ["~unreadable"] if has_problem else []
+    shown = grid(">block", "hash", "time (UTC)", "event", ">offsets", ">records", *extra)
     for entry in facts.blocks:
         cells = [
             number(entry.sequence),
             short(entry.hash),
             moment(entry.system_time, millis=True),
-            entry.event if entry.problem is None else Text(f"{entry.event} (unreadable: {entry.problem})", "red"),
+            entry.event if entry.problem is None else Text(entry.event, "red"),
             _offsets(entry),
             number(entry.records or None),
         ]
         cells += [moment(entry.watermark)] if has_watermark else []
-        cells += [Text("\n").join(_interval(taken) for taken in entry.inputs)] if has_inputs else []
+        taken = [_interval(each) for each in entry.inputs if each.new_offset is not None]
+        cells += [Text(", ").join(taken)] if has_inputs else []
+        cells += [Text(first_line(entry.problem or ""), "red")] if has_problem else []
         shown.add_row(*cells)
     return shown
 
 
-def _offsets(entry: LogEntry) -> RenderableType:
+def _offsets(entry: LogEntry) -> str | Text:
     if entry.first_offset is None:
         return DASH
     if entry.first_offset == entry.last_offset:
@@ -71,35 +101,41 @@ def _offsets(entry: LogEntry) -> RenderableType:
 
 
 def _interval(taken: InputInterval) -> Text:
+    """The records that a block took from an input: those after the previous offset, up to the new one."""
     name = taken.table or taken.dataset_id
-    if taken.new_offset is None:
-        return Text(f"{name}: nothing new", "dim")
     first = 0 if taken.prev_offset is None else taken.prev_offset + 1
-    return Text(f"{name}: {first:,} – {taken.new_offset:,}")
+    return Text(f"{name}: {first:,} – {taken.new_offset:,}".replace(" ", KEPT_TOGETHER))
 
 
-def runs(title: str, lines: Sequence[RunLine]) -> Parts:
-    """Runs, newest first, under a title; nothing if there are none."""
+def runs(title: str, lines: Sequence[RunLine], *, with_errors: bool = False) -> Parts:
+    """Runs, newest first, under a title; nothing if there are none. Of an error the first line, unless all is asked."""
     if not lines:
         return []
-    shown = grid("started (UTC)", "of", "mode", ">seconds", ">in", ">out", "~outcome")
+    has_error = any(run.error for run in lines) and not with_errors
+    columns = ("started (UTC)", "of", "mode", ">seconds", ">in", ">out", "outcome", *(["~error"] if has_error else []))
+    shown = grid(*columns)
     for run in lines:
-        shown.add_row(
+        cells = [
             moment(run.started),
             Text(run.step, "bold"),
             run.mode,
             f"{run.seconds:.2f}" if run.seconds is not None else DASH,
             number(run.rows_in),
             number(run.rows_out),
-            outcome(run),
-        )
-    return [heading(title), shown]
+            Text(run.outcome, "green" if run.outcome == "done" else "red"),
+        ]
+        shown.add_row(*cells, *([value(first_line(run.error or ""))] if has_error else []))
+    failed = [run for run in lines if run.error]
+    if with_errors:
+        return [heading(title), shown, *[part for run in failed for part in _whole_error(run)]]
+    longer = dict.fromkeys(run.step for run in failed if is_longer(run.error or ""))
+    hints = [Text(f"`seamark log {step} --errors` shows the whole error.", "dim") for step in longer]
+    return [heading(title), shown, *hints]
 
 
-def outcome(run: RunLine) -> Text:
-    """How a run ended, with its error if it has one."""
-    text = Text(run.outcome, "green" if run.outcome == "done" else "red")
-    return text.append(f": {run.error}", "default") if run.error else text
+def _whole_error(run: RunLine) -> Parts:
+    title = Text(f"\n{run.step}", "bold").append(f"  {moment(run.started)}, {run.outcome}:", "not bold dim")
+    return [title, run.error or ""]
 
 
 def rows(facts: TableRows) -> Parts:
@@ -132,70 +168,6 @@ def _how_many(facts: TableRows) -> str:
     return f"the first {count}; --limit shows more" if facts.more else count
 
 
-def block(facts: BlockFacts) -> Parts:
-    """`show --block`."""
-    about = {
-        "hash": facts.hash,
-        "previous": facts.prev_hash,
-        "sequence": facts.sequence,
-        "system time": plain(facts.system_time),
-    }
-    tree = Tree(Text(f"{facts.table}, block {facts.sequence}", "bold"), guide_style="dim")
-    for name, item in about.items():
-        tree.add(Text(f"{name}: ", "dim").append_text(_leaf(item)))
-    _branch(tree, "event", facts.event)
-    return [tree]
-
-
-def _branch(tree: Tree, name: str, item: object) -> None:
-    label = Text(f"{name}: ", "dim")
-    if isinstance(item, Mapping) and (kind := type_text(item)) is not None:
-        tree.add(label.append(kind, "default"))
-    elif isinstance(item, Mapping) and item:
-        kind = item.get("kind")
-        inner = tree.add(label.append(str(kind), "bold not dim") if kind else label)
-        for key, part in item.items():
-            if key != "kind":
-                _branch(inner, str(key), part)
-    elif isinstance(item, list) and item:
-        inner = tree.add(label)
-        for place, part in enumerate(item):
-            _branch(inner, *_named(place, part))
-    else:
-        tree.add(label.append_text(_leaf(item)))
-
-
-def _named(place: int, part: object) -> tuple[str, object]:
-    """A column of a schema by its name and type; any other item of a list by its place."""
-    if isinstance(part, Mapping) and part.get("kind") == "DataField" and not part.get("extra"):
-        return str(part["name"]), part["type"]
-    return str(place), part
-
-
-def type_text(item: Mapping[str, object]) -> str | None:
-    """A column's type in one line, such as `List(Int64) or NULL`; None if the item is no type."""
-    kind = str(item.get("kind", ""))
-    if not kind.startswith("DataType"):
-        return None
-    parts = [part for key, part in item.items() if key != "kind" and part is not None]
-    if kind == "DataTypeOption" and isinstance(item["inner"], Mapping):
-        return f"{type_text(item['inner'])} or NULL"
-    inner = ", ".join(_type_part(part) for part in parts)
-    return kind.removeprefix("DataType") + (f"({inner})" if inner else "")
-
-
-def _type_part(part: object) -> str:
-    if isinstance(part, Mapping):
-        return type_text(part) or f"{part.get('name')} {_type_part(part.get('type'))}"
-    if isinstance(part, list):
-        return ", ".join(_type_part(each) for each in part)
-    return str(part)
-
-
-def _leaf(item: object) -> Text:
-    return Text("none", "dim italic") if item is None or item in ([], {}) else Text(str(item))
-
-
 # --- taking care ------------------------------------------------------------------------------------------------------
 
 
@@ -204,14 +176,20 @@ def verified(facts: Verified) -> Parts:
     over = f"{counted(facts.blocks, 'block')} of {counted(len(facts.tables), 'table')}"
     again = _replayed(facts)
     if facts.ok:
-        return [Text("✓ ", "green").append(f"{over}: everything is as it was committed", "default"), *again]
+        return [Text("✓ ", "green").append(f"{over}: files, chains and control database agree", "default"), *again]
     findings = counted(len(facts.findings), "finding")
     parts: Parts = [Text("✗ ", "red").append(f"{over}: {findings}", "default"), *again]
     for finding in facts.findings:
         title = Text("\n").append(finding.table, "bold").append(" block ", "dim")
         title.append_text(short(finding.block) if finding.block else DASH).append(f"  {finding.kind}", "red")
-        parts += [title, f"  expected  {finding.expected}\n  found     {finding.found}"]
+        parts += [title, f"  {finding.message}", f"  expected  {finding.expected}\n  found     {finding.found}"]
     return parts
+
+
+def heads(facts: Heads) -> Parts:
+    """`heads`: a line that can be read again, whatever the width of the terminal."""
+    lines = [Text(f"{line.table} {line.head}", no_wrap=True, overflow="ignore") for line in facts.heads]
+    return [*lines] or ["No tables yet."]
 
 
 def _replayed(facts: Verified) -> Parts:
@@ -219,8 +197,9 @@ def _replayed(facts: Verified) -> Parts:
         return []
     told = f"  {counted(facts.replayed, 'block')} computed again"
     if facts.not_replayable:
-        told += f", {facts.not_replayable:,} not: made by a function that is no longer there"
-    return [told]
+        told += f", {facts.not_replayable:,} not"
+    reasons = [f"  {entry.table}: {counted(entry.blocks, 'block')} not: {entry.reason}" for entry in facts.skipped]
+    return [told, *reasons]
 
 
 def folded(facts: Folded) -> Parts:
@@ -246,17 +225,27 @@ def collected(facts: Collected) -> Parts:
     return [shown, f"{did} {counted(facts.count, 'file')}, {facts.bytes:,} bytes."]
 
 
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """A sign, a name and a text on each line; a long text wraps between words, beside the name."""
+
+    lines: tuple[tuple[Text, Text, Text], ...]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        indent = 5 + max((name.cell_len for _, name, _ in self.lines), default=0)
+        for sign, name, text in self.lines:
+            begin = Text.assemble(sign, "  ", name)
+            begin.pad_right(indent - begin.cell_len)
+            for place, line in enumerate(wrapped(text, options.max_width - indent)):
+                yield begin.append_text(line) if place == 0 else Text(" " * indent).append_text(line)
+
+
 _SIGNS = {"ok": Text("✓", "green"), "warn": Text("!", "bold yellow"), "bad": Text("✗", "bold red")}
 
 
 def health(facts: Health) -> Parts:
     """`doctor`."""
-    checks = Table(box=None, show_header=False, pad_edge=False)
-    checks.add_column(no_wrap=True)
-    checks.add_column(no_wrap=True, style="bold")
-    checks.add_column(overflow="fold")
-    for check in facts.checks:
-        checks.add_row(_SIGNS[check.state], check.name, _told(check))
+    checks = Checks(tuple((_SIGNS[check.state], Text(check.name, "bold"), _told(check)) for check in facts.checks))
     settings = grid("setting", "~value", "from")
     for setting in facts.settings:
         is_default = setting.origin == "default"
@@ -274,7 +263,7 @@ def _verdict(checks: Sequence[Check]) -> Text:
     bad = sum(check.state == "bad" for check in checks)
     warned = sum(check.state == "warn" for check in checks)
     if bad:
-        return Text(f"\n{counted(bad, 'thing')} to mend.", "bold red")
+        return Text(f"\n{counted(bad, 'thing')} to fix.", "bold red")
     return Text("\nAll is well." if not warned else f"\nIt works, with {counted(warned, 'warning')}.", "green")
 
 
@@ -289,9 +278,19 @@ def rebuilt(facts: RebuildReport) -> Parts:
             (facts.failed_keys, "failed key"),
         )
     )
+    lost = [
+        Text("✗ ", "red").append(
+            f"The failed keys of step '{entry.step}' could not be restored: the last checkpoint of table "
+            f"'{entry.table}', {entry.checkpoint}, cannot be used: {entry.reason}. Nothing was taken from it. "
+            "Restore the file from a copy of the warehouse and rebuild again.",
+            "default",
+        )
+        for entry in facts.lost
+    ]
     return [
         Text("✓ ", "green").append(f"Restored from the chains: {restored}.", "default"),
         f"  Not in the chains, so not restored: {', '.join(facts.not_restored)}.",
+        *lost,
     ]
 
 

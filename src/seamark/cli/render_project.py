@@ -1,4 +1,4 @@
-"""A project as a person likes to see it: its tables and steps, and how they stand."""
+"""A project as a person likes to see it: its tables, steps and sinks, and how they stand."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from seamark.cli.cells import DASH, age, grid, heading, moment, number
-from seamark.cli.render import Parts, runs
+from seamark.cli.cells import DASH, age, counted, heading, moment, number
+from seamark.cli.grid import grid
+from seamark.cli.render import Parts, running, runs
 
 if TYPE_CHECKING:
     from seamark.cli.facts.project import Listing, Status
-    from seamark.cli.facts.sinks import StandingSink
-    from seamark.cli.facts.steps import StepLine, StepState
+    from seamark.cli.facts.sinks import SinkLine, StandingSink
+    from seamark.cli.facts.steps import InputState, StepLine, StepState
 
 _NO_TABLES = "No tables yet: declare one in the pipeline with ds.table(…)."
 
@@ -22,7 +23,7 @@ def listing(facts: Listing) -> Parts:
     """`ls`."""
     if not facts.tables:
         return [_NO_TABLES]
-    shown = grid("table", "kind", "key", ">block", ">offset", ">to fold", "last commit (UTC)")
+    shown = grid("table", "kind", "~key", ">block", ">offset", ">to fold", ">rows", "last change (UTC)")
     for line in facts.tables:
         shown.add_row(
             Text(line.name, "bold"),
@@ -31,18 +32,28 @@ def listing(facts: Listing) -> Parts:
             number(line.sequence),
             number(line.offset),
             number(line.waiting),
-            moment(line.last_commit),
+            f"{'' if line.rows_are_exact else '≤ '}{line.rows:,}",
+            moment(line.last_change),
         )
-    return [shown, *_steps(facts.steps)]
+    return [shown, *_steps(facts.steps), *_sinks(facts.carried)]
 
 
 def _steps(steps: tuple[StepLine, ...]) -> Parts:
     if not steps:
         return []
-    shown = grid("step", "kind", "by", "~reads", "~writes")
+    shown = grid("step", "kind", "~by", "~reads", "~writes")
     for line in steps:
         by = ", ".join(line.keys) or Text("one result", "dim")
         shown.add_row(Text(line.name, "bold"), line.kind, by, ", ".join(line.inputs), ", ".join(line.outputs))
+    return [Text(), shown]
+
+
+def _sinks(sinks: tuple[SinkLine, ...]) -> Parts:
+    if not sinks:
+        return []
+    shown = grid("sink", "carries", "~to")
+    for line in sinks:
+        shown.add_row(Text(line.name, "bold"), line.table, line.target)
     return [Text(), shown]
 
 
@@ -56,8 +67,10 @@ def status(facts: Status) -> Parts:
             Text(state.name, "bold"), moment(state.last_commit), age(state.age_seconds), number(state.waiting)
         )
     parts: Parts = [tables, *_step_states(facts.steps, facts.at), *_sink_states(facts.sinks)]
-    if facts.writing:
-        parts += [heading("Writing now"), *[f"  run {run}" for run in facts.writing]]
+    if facts.running:
+        parts += [heading("Running now"), running(facts.running)]
+    if facts.by_hand:
+        parts += [heading("Writing now"), *[f"  run {run}" for run in facts.by_hand]]
     if facts.leases:
         leases = grid("lease", "~holder", ">seconds left")
         for lease in facts.leases:
@@ -69,7 +82,7 @@ def status(facts: Status) -> Parts:
 def _sink_states(sinks: tuple[StandingSink, ...]) -> Parts:
     if not sinks:
         return []
-    shown = grid("~sink", "table", "~target", ">block", ">pending blocks", ">records", ">lag")
+    shown = grid("sink", "carries", "~to", ">block", ">pending blocks", ">records", ">lag")
     for sink in sinks:
         waiting = [number(count or None) for count in (sink.pending_blocks, sink.pending_records)]
         shown.add_row(
@@ -81,7 +94,7 @@ def _sink_states(sinks: tuple[StandingSink, ...]) -> Parts:
 def _step_states(steps: tuple[StepState, ...], now: datetime) -> Parts:
     if not steps:
         return []
-    shown = grid("~step, input", ">offset", ">age", ">pending", ">lag", ">failed", ">last run", "state")
+    shown = grid("step, input", ">offset", ">age", ">pending", ">lag", ">failed", ">last run", "state")
     for step in steps:
         shown.add_row(
             Text(step.name, "bold"),
@@ -94,7 +107,14 @@ def _step_states(steps: tuple[StepState, ...], now: datetime) -> Parts:
             Text(step.cause, "yellow" if step.needs_attention else "green"),
         )
         for entry in step.inputs:
-            offset, pending = number(entry.record_offset), number(entry.pending_records)
-            shown.add_row(f"  {entry.table}", offset, age(entry.age_seconds), pending, age(entry.lag_seconds))
+            shown.add_row(f"  {entry.table}", *_input_cells(entry))
     advice = [Text(f"{step.name}: ", "bold").append(step.advice, "not bold") for step in steps if step.needs_attention]
-    return [Text(), shown, *advice]
+    late = [f"{step.name}: {counted(step.too_late, 'record')} came too late so far" for step in steps if step.too_late]
+    return [Text(), shown, *advice, *late]
+
+
+def _input_cells(entry: InputState) -> list[str | Text]:
+    if entry.is_empty:
+        return [Text("empty", "yellow")]
+    offset, pending = number(entry.record_offset), number(entry.pending_records)
+    return [offset, age(entry.age_seconds), pending, age(entry.lag_seconds)]

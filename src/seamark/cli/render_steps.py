@@ -7,23 +7,24 @@ from typing import TYPE_CHECKING
 
 from rich.padding import Padding
 from rich.syntax import Syntax
-from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from seamark.cli.cells import DASH, counted, grid, number, short, value
+from seamark.cli.cells import DASH, counted, first_line, is_longer, number, short, value
 from seamark.cli.facts.runs import FAILURES_SHOWN
+from seamark.cli.grid import Grid, grid
 from seamark.cli.render import Parts
 
 if TYPE_CHECKING:
     from seamark.cli.facts.origins import Origin, Origins
     from seamark.cli.facts.runs import RunResult, StepResult
-    from seamark.cli.facts.sinks import SinkResult
+    from seamark.cli.facts.sinks import PlannedSink, SinkResult
     from seamark.cli.facts.steps import Plan, PlannedStep
     from seamark.cli.facts.trouble import Trouble
     from seamark.cli.verbs.mend import GivenUp, Reset
 
 _NO_STEPS = "No steps yet: declare one in the pipeline with @ds.transform(…)."
+_REASON_LINES = 12  # of a changed definition: more than that is for `run` to show
 
 
 # --- plan -------------------------------------------------------------------------------------------------------------
@@ -31,12 +32,14 @@ _NO_STEPS = "No steps yet: declare one in the pipeline with @ds.transform(…)."
 
 def plan(facts: Plan) -> Parts:
     """`plan`."""
-    if not facts.steps:
+    if not facts.steps and not facts.sinks:
         return [_NO_STEPS]
     parts: Parts = []
     for place, step in enumerate(facts.steps):
         parts += [*([Text()] if place else []), *_planned(step)]
-    if all(step.is_settled for step in facts.steps):
+    for sink in facts.sinks:
+        parts += [*([Text()] if parts else []), *_carried(sink)]
+    if not facts.has_work and not facts.is_refused:
         parts.append(Text("\nA run would do nothing.", "green"))
     return parts
 
@@ -44,25 +47,53 @@ def plan(facts: Plan) -> Parts:
 def _planned(step: PlannedStep) -> Parts:
     reason, *rest = step.reason.splitlines()
     title = Text(step.step, "bold").append(f"  {step.mode}", _mode_style(step.mode)).append(f": {reason}", "not bold")
-    shown: Parts = [title, *[f"  {line}" for line in rest]]
+    shown: Parts = [title, *[Text(f"  {line}", no_wrap=True, overflow="ellipsis") for line in rest[:_REASON_LINES]]]
+    if step.mode == "refused":
+        shown.append(f"  `seamark run {step.step}` shows all of it, and what to choose from.")
     if step.mode not in ("settled", "refused"):
-        bound = "" if step.keys_are_exact else "at most "
-        batches = counted(step.batches, "batch").replace("batchs", "batches")
-        shown.append(f"  {bound}{counted(step.keys, 'key')} in {batches} → {', '.join(step.outputs)}")
-    if step.upstream:
-        shown.append(f"  and what {', '.join(step.upstream)} will have written by then")
+        batches = counted(step.batches, "batch")
+        shown.append(_under(f"{_keys(step)} in {batches} → {', '.join(step.outputs)}"))
+    shown += _upstream(step.upstream)
     if step.failed_due:
         shown.append(f"  {counted(step.failed_due, 'failed key')} due for another try")
     if step.failed_waiting:
-        shown.append(f"  {counted(step.failed_waiting, 'failed key')} not due yet: `seamark retry {step.step}`")
-    inputs = grid("input", ">pending", ">after", ">up to", "~leads to keys by")
+        waiting = f"{counted(step.failed_waiting, 'failed key')} not due yet: "
+        shown.append(_under(f"{waiting}`seamark failures {step.step}`, `seamark retry {step.step}`"))
+    inputs = grid("input", ">pending", ">after", ">up to", "~leads to keys by", indent=2)
     for entry in step.inputs:
         inputs.add_row(entry.table, number(entry.pending_records), number(entry.after), number(entry.upto), entry.path)
-    return [*shown, Padding(inputs, (0, 0, 0, 2), expand=False)]
+    return [*shown, inputs]
+
+
+def _keys(step: PlannedStep) -> str:
+    """How many keys: exactly, about, or at the most."""
+    if step.keys_are_exact:
+        return counted(step.keys, "key")
+    if step.keys_are_estimated:
+        return f"about {counted(step.keys, 'key')} (an estimate)"
+    return f"at most {counted(step.keys, 'key')}"
+
+
+def _carried(sink: PlannedSink) -> Parts:
+    title = Text(sink.sink, "bold").append(f"  {sink.mode}", _mode_style(sink.mode))
+    parts: Parts = [title.append(f": {sink.reason}", "not bold")]
+    if sink.blocks:
+        what = f"{counted(sink.blocks, 'block')} with {counted(sink.records, 'record')} of '{sink.table}'"
+        parts.append(_under(f"{what} → {sink.target}"))
+    return [*parts, *_upstream(sink.upstream)]
+
+
+def _upstream(steps: tuple[str, ...]) -> Parts:
+    return [_under(f"and what {', '.join(steps)} will have written by then")] if steps else []
+
+
+def _under(text: str | Text, style: str = "") -> Padding:
+    """A line under a title, indented also where it wraps."""
+    return Padding(text if isinstance(text, Text) else Text(text, style), (0, 0, 0, 2), expand=False)
 
 
 def _mode_style(mode: str) -> str:
-    return {"settled": "not bold green", "refused": "bold red"}.get(mode, "not bold cyan")
+    return {"settled": "not bold green", "refused": "bold red", "check": "bold red"}.get(mode, "not bold cyan")
 
 
 # --- run --------------------------------------------------------------------------------------------------------------
@@ -78,6 +109,8 @@ def run(facts: RunResult) -> Parts:
         parts += [*([Text()] if parts and facts.sinks else []), *_sent(facts.sinks)]
     if facts.folded:
         parts.append(Text(f"Folded {', '.join(facts.folded)}.", "dim"))
+    for left in facts.not_folded:
+        parts.append(Text(f"Not folded: {left.table}, {left.reason}", "dim"))
     for step in facts.steps:
         parts += _trouble(step)
     for sink in facts.sinks:
@@ -88,7 +121,7 @@ def run(facts: RunResult) -> Parts:
 def _sent(sinks: tuple[SinkResult, ...]) -> Parts:
     if not sinks:
         return []
-    shown = grid("", "~sink", "table", ">blocks", ">records", ">seconds")
+    shown = grid("", "sink", "table", ">blocks", ">records", ">seconds")
     for sink in sinks:
         mark = Text("✓", "green") if sink.ok else Text("✗", "red")
         counts = [number(count or None) for count in (sink.blocks, sink.records)]
@@ -102,7 +135,7 @@ def _stopped(name: str, what: str, error: Trouble | None) -> Parts:
     title = Text("\n✗ ", "red").append(name, "bold default").append(f" {what}: ", "default")
     parts: Parts = [title.append(error.message, "default")]
     if error.hint:
-        parts.append(Text("  Hint: ", "bold cyan").append(error.hint, "not bold default"))
+        parts.append(_under(Text("Hint: ", "bold cyan").append(error.hint, "not bold default")))
     return parts
 
 
@@ -112,14 +145,16 @@ def _nothing(facts: RunResult) -> Text:
         return Text(f"Nothing to do: {', '.join(facts.empty_inputs)} {have} no records yet.")
     kinds = ((len(facts.steps), "step"), (len(facts.sinks), "sink"))
     what = " and ".join(counted(count, kind) for count, kind in kinds if count)
+    if not facts.ok:
+        return Text(f"Nothing to do: no new records for {what}.")
     return Text("✓ ", "green").append(f"Nothing to do: {what} up to date.", "default")
 
 
-def _counts(steps: tuple[StepResult, ...]) -> Table:
-    shown = grid("", "~step", "mode", ">keys", ">batches", ">in", "written", ">failed", ">seconds")
+def _counts(steps: tuple[StepResult, ...]) -> Grid:
+    shown = grid("", "step", "mode", ">keys", ">batches", ">in", "written", ">failed", ">seconds")
     for step in steps:
         shown.add_row(
-            Text("✓", "green") if step.ok else Text("✗", "red"),
+            Text("✓", "green") if step.ok and not step.waiting_keys else Text("✗", "red"),
             Text(step.step, "bold"),
             step.mode,
             *[number(count or None) for count in (step.keys, step.batches, step.rows_in)],
@@ -149,14 +184,21 @@ def _trouble(step: StepResult) -> Parts:
     if step.failures:
         what = counted(step.failed, "key")
         parts.append(Text("\n✗ ", "red").append(step.step, "bold default").append(f": {what} failed", "default"))
-        for failure in step.failures[:FAILURES_SHOWN]:
-            parts.append(Text("  ").append_text(key_text(failure.key)).append(": ").append_text(value(failure.error)))
-        if len(step.failures) > FAILURES_SHOWN:
-            parts.append(f"  and {len(step.failures) - FAILURES_SHOWN} more")
-        parts.append(Text(f"  Later runs try again; `seamark retry {step.step}` does it now.", "dim"))
+        shown = step.failures[:FAILURES_SHOWN]
+        for failure in shown:
+            error = value(first_line(failure.error))
+            parts.append(_under(key_text(failure.key).append(": ").append_text(error)))
+        if len(step.failures) > len(shown):
+            parts.append(f"  and {len(step.failures) - len(shown)} more")
+        if len(step.failures) > len(shown) or any(is_longer(failure.error) for failure in shown):
+            parts.append(_under(f"`seamark failures {step.step} --errors` shows all of it.", "dim"))
+        parts.append(_under(f"Later runs try again; `seamark retry {step.step}` does it now.", "dim"))
     if step.waiting_keys:
-        waiting = f"{counted(step.waiting_keys, 'key')} of {step.step} failed before, not due for another try yet: "
-        parts.append(Text(waiting, "yellow").append(f"`seamark retry {step.step}` does it now", "default"))
+        stand = "stands" if step.waiting_keys == 1 else "stand"
+        title = Text("\n✗ ", "red").append(step.step, "bold default")
+        title.append(f": {counted(step.waiting_keys, 'key')} {stand} failed since earlier runs", "default")
+        verbs = f"`seamark failures {step.step}` shows error and next try, `seamark retry {step.step}` tries now."
+        parts += [title, _under(verbs, "dim")]
     return parts
 
 

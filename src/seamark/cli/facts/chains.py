@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
 
+from seamark.cli.facts.live import RunningLine, running_lines, with_killed
 from seamark.cli.facts.tables import RunLine, check_names, kind_of, run_lines
 from seamark.cli.plain import plain
 from seamark.control import BlockEntry, TableHead
@@ -13,7 +14,7 @@ from seamark.errors import LedgerError, UnknownStep, UsedWrongly, did_you_mean, 
 from seamark.ledger import AddData, ExecuteTransform
 from seamark.ledger.objects import ChainFiles
 from seamark.store import DataStore
-from seamark.tables.rebuild import step_of
+from seamark.tables.chain_facts import step_of
 
 HASH_PREFIX = "f1620"  # every block hash begins with it: sha3-256, written in base 16
 
@@ -66,16 +67,17 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class StepLog:
-    """The newest runs of a step, and the tables that it writes."""
+    """The newest runs of a step, the tables that it writes, and the run that is at work, if there is one."""
 
     step: str
     outputs: tuple[str, ...]
     runs: tuple[RunLine, ...]
+    running: tuple[RunningLine, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class BlockFacts:
-    """One block with all fields of its event."""
+    """One block with all fields of its event, and the names of the tables whose ids it holds."""
 
     table: str
     hash: str
@@ -83,6 +85,7 @@ class BlockFacts:
     prev_hash: str | None
     system_time: datetime
     event: dict[str, object]
+    tables: dict[str, str]
 
 
 def read_log(store: DataStore, table: str, *, limit: int, events: str | None) -> Log:
@@ -103,7 +106,10 @@ def read_log(store: DataStore, table: str, *, limit: int, events: str | None) ->
 
 def read_step_log(store: DataStore, step: str, *, limit: int) -> StepLog:
     """The newest runs of a step."""
-    return StepLog(step, store.step(step).outputs, run_lines(store.control.index.runs(step, newest=limit)))
+    live = [run for run in store.live_runs() if run.step == step]
+    outputs = store.step(step).spec.outputs_key
+    runs = with_killed(store.control.index.runs(step, newest=limit, outputs=outputs), live, limit)
+    return StepLog(step, store.step(step).outputs, run_lines(runs), running_lines(live, store.clock.now()))
 
 
 def names_a_step(store: DataStore, name: str) -> bool:
@@ -121,7 +127,8 @@ def _runs(store: DataStore, table: str, step: str | None, limit: int) -> tuple[R
     found = [
         run for name in dict.fromkeys((table, step)) if name for run in store.control.index.runs(name, newest=limit)
     ]
-    return run_lines(sorted(found, key=lambda run: run.started, reverse=True)[:limit])
+    live = [run for run in store.control.live.all() if run.step == step]
+    return run_lines(with_killed(found, live, limit))
 
 
 def _step(head: TableHead | None, files: ChainFiles) -> str | None:
@@ -194,7 +201,10 @@ def read_block(store: DataStore, table: str, text: str) -> BlockFacts:
     block = ChainFiles(store.warehouse / table).block(entry.hash)
     event = described(block.event)
     assert isinstance(event, dict)
-    return BlockFacts(table, entry.hash, block.sequence_number, block.prev_block_hash, block.system_time, event)
+    named = [each.dataset_id for each in getattr(block.event, "query_inputs", ())]
+    named += [each.dataset_ref for each in getattr(block.event, "inputs", ())]
+    names = {head.dataset_id: name for name, head in store.control.index.heads().items() if head.dataset_id in named}
+    return BlockFacts(table, entry.hash, block.sequence_number, block.prev_block_hash, block.system_time, event, names)
 
 
 def _blocks_beginning(store: DataStore, table: str, text: str) -> list[BlockEntry]:

@@ -162,7 +162,7 @@ def _warehouse(config: Config) -> Check:
 
 
 def _database(config: Config) -> list[Check]:
-    shown = masked(config.control)
+    shown = masked(config.control) + (f", schema '{config.control_schema}'" if config.control_schema else "")
     chains = len(list(chain_folders(Path(config.warehouse))))
     if not _exists(config.control):
         if chains:
@@ -188,7 +188,7 @@ def _exists(url: str) -> bool:
 
 @contextmanager
 def _opened(config: Config) -> Iterator[Control]:
-    control = Control(config.control)
+    control = Control(config.control, schema=config.control_schema)
     try:
         yield control
     finally:
@@ -221,7 +221,7 @@ def _heads(config: Config, control: Control) -> list[Check]:
     names = sorted({*heads, *(folder.name for folder in chain_folders(warehouse))})
     checks = [_head(name, heads.get(name), ChainFiles(warehouse / name), control.index.block_at) for name in names]
     if any(check.state == WARN for check in checks) and all(check.state != BAD for check in checks):
-        DataStore(config.control, config.warehouse).close()
+        DataStore(config.control, config.warehouse, control_schema=config.control_schema).close()
     return checks
 
 

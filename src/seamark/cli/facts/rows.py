@@ -9,6 +9,7 @@ from seamark.cli.facts.tables import check_names, kind_of
 from seamark.cli.facts.values import key_values
 from seamark.cli.facts.versions import diff_named
 from seamark.errors import UsedWrongly
+from seamark.spark.frames import arrow_rows
 from seamark.store import DataStore
 from seamark.tables import Table
 from seamark.tables.frames import quoted
@@ -79,5 +80,5 @@ def _first_rows(
 ) -> list[dict[str, object]]:
     rows = table.rows(as_of) if key is None else table.get_data([key])
     ordered = rows.orderBy(*[quoted(column) for column in table.key]) if table.key else rows
-    found: list[dict[str, object]] = ordered.limit(count).toArrow().to_pylist()
+    found: list[dict[str, object]] = arrow_rows(ordered.limit(count)).to_pylist()
     return found

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from seamark.cli.facts.sinks import SinkResult, sink_result
+from seamark.cli.facts.steps import how_to_load
 from seamark.cli.facts.trouble import Trouble, trouble_of
-from seamark.cli.failures import without_secrets
 from seamark.store import DataStore
+from seamark.texts import without_secrets
 from seamark.transforms.report import RunReport, StepReport
 
 FAILURES_SHOWN = 20
@@ -25,7 +26,10 @@ class KeyFailure:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a run of one step did. `waiting_keys` failed before and were not due in this run."""
+    """What a run of one step did. `waiting_keys` failed before, and this run did not take them.
+
+    `too_late` is how many records of a diff's logs came too late for their visit.
+    """
 
     step: str
     mode: str
@@ -40,6 +44,7 @@ class StepResult:
     seconds: float
     failures: tuple[KeyFailure, ...]
     error: Trouble | None
+    too_late: int = 0
 
     @property
     def ok(self) -> bool:
@@ -53,15 +58,28 @@ class StepResult:
 
 
 @dataclass(frozen=True, slots=True)
+class NotFolded:
+    """A table whose tail has grown long and that was not folded, and why."""
+
+    table: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class RunResult:
-    """What a run did: `empty_inputs` are tables that steps read and that have no record yet."""
+    """What a run did, and whether all is well: nothing stopped, and no key of its steps stands failed.
+
+    `empty_inputs` are tables that steps read and that have no record yet; `how_to_load` says how they get some.
+    """
 
     ok: bool
     seconds: float
     steps: tuple[StepResult, ...]
     sinks: tuple[SinkResult, ...]
     folded: tuple[str, ...]
+    not_folded: tuple[NotFolded, ...]
     empty_inputs: tuple[str, ...]
+    how_to_load: str | None
 
     @property
     def did_something(self) -> bool:
@@ -77,12 +95,21 @@ def run_result(store: DataStore, report: RunReport) -> RunResult:
     empty = tuple(name for name in roots if name not in heads or heads[name].last_offset is None)
     steps = tuple(step_result(store, done) for done in report.steps.values())
     sinks = tuple(sink_result(sent) for sent in report.sinks.values())
-    return RunResult(report.ok, round(report.seconds, 3), steps, sinks, report.folded, empty)
+    return RunResult(
+        ok=report.ok and not any(step.waiting_keys for step in steps),
+        seconds=round(report.seconds, 3),
+        steps=steps,
+        sinks=sinks,
+        folded=report.folded,
+        not_folded=tuple(NotFolded(table, reason) for table, reason in report.not_folded.items()),
+        empty_inputs=empty,
+        how_to_load=how_to_load(store, empty) if empty else None,
+    )
 
 
 def step_result(store: DataStore, report: StepReport) -> StepResult:
     """A run of one step as it is told."""
-    standing = store.control.index.failed_key_counts().get(report.step, 0)
+    standing = store.failed_key_counts().get(report.step, 0)
     return StepResult(
         step=report.step,
         mode=report.mode,
@@ -97,4 +124,5 @@ def step_result(store: DataStore, report: StepReport) -> StepResult:
         seconds=round(report.seconds, 3),
         failures=tuple(KeyFailure(json.loads(key), without_secrets(error)) for key, error in report.failures),
         error=trouble_of(report.error) if report.error is not None else None,
+        too_late=report.too_late,
     )

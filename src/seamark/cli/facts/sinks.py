@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from seamark.cli.facts.trouble import Trouble, trouble_of
 from seamark.sinks.report import SinkReport
 from seamark.store import DataStore
+
+
+@dataclass(frozen=True, slots=True)
+class SinkLine:
+    """One sink of a listing: the table that it carries, and where to."""
+
+    name: str
+    table: str
+    target: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +30,23 @@ class StandingSink:
     pending_blocks: int
     pending_records: int
     lag_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSink:
+    """What a run of a sink would carry, and why. What the steps in `upstream` write comes on top of it."""
+
+    sink: str
+    table: str
+    target: str
+    mode: str
+    reason: str
+    blocks: int
+    records: int
+    after: int | None
+    upto: int | None
+    upstream: tuple[str, ...]
+    has_work: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +70,32 @@ class SinkResult:
     def did_something(self) -> bool:
         """Whether it sent a block or met trouble."""
         return self.blocks > 0 or not self.ok
+
+
+def list_sinks(store: DataStore) -> tuple[SinkLine, ...]:
+    """All sinks; no target is asked."""
+    return tuple(SinkLine(sink.name, sink.table, sink.where) for sink in store.sinks().values())
+
+
+def planned_sinks(store: DataStore, names: Sequence[str], busy: Collection[str]) -> tuple[PlannedSink, ...]:
+    """What a run of these sinks would carry; no target is asked. `busy` are the steps that are about to write."""
+    plans = store.plan_sinks(*names) if names else {}
+    return tuple(
+        PlannedSink(
+            sink=plan.sink,
+            table=plan.table,
+            target=plan.target,
+            mode=plan.mode.value,
+            reason=plan.reason,
+            blocks=plan.blocks,
+            records=plan.records,
+            after=plan.after,
+            upto=plan.upto,
+            upstream=(plan.maker,) if plan.maker in busy and plan.maker is not None else (),
+            has_work=not plan.is_settled or plan.maker in busy,
+        )
+        for plan in plans.values()
+    )
 
 
 def standing_sinks(store: DataStore) -> tuple[StandingSink, ...]:

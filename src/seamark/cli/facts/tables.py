@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from seamark.cli.failures import without_secrets
-from seamark.control import RunRecord, TableHead
+from seamark.control import BaseVersion, RunRecord, TableHead
 from seamark.errors import UnknownTable
 from seamark.ledger import DatasetKind
 from seamark.store import DataStore
 from seamark.tables import Table
+from seamark.tables.row_counts import RowCount, count_rows
+from seamark.texts import without_secrets
 
 
 @dataclass(frozen=True, slots=True)
 class TableLine:
-    """One table of a listing. A table that was never written has no kind, sequence, offset or last commit yet."""
+    """One table of a listing. A table that was never written has no kind, sequence, offset or last commit yet.
+
+    `last_commit` may have moved only a watermark or a schema; `last_change` is when the newest records came in.
+    """
 
     name: str
     kind: str | None
@@ -27,6 +31,9 @@ class TableLine:
     offset: int | None
     waiting: int
     last_commit: datetime | None
+    rows: int
+    rows_are_exact: bool
+    last_change: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +72,20 @@ class RunLine:
 
 
 def list_tables(store: DataStore) -> tuple[TableLine, ...]:
-    """All tables with kind, key, head and what waits to be folded."""
-    heads, tails = store.control.index.heads(), store.control.index.tail_sizes()
-    return tuple(_line(table, heads.get(name), tails.get(name, (0, 0))[0]) for name, table in store.tables().items())
+    """All tables with kind, key, head, rows, and what waits to be folded."""
+    index = store.control.index
+    heads, tails, bases, changes = index.heads(), index.tail_sizes(), index.all_bases(), index.last_changes()
+    return tuple(
+        _line(table, heads.get(name), tails.get(name, (0, 0))[0], next(iter(bases.get(name, ())), None), changes)
+        for name, table in store.tables().items()
+    )
 
 
-def _line(table: Table, head: TableHead | None, waiting: int) -> TableLine:
+def _line(
+    table: Table, head: TableHead | None, waiting: int, base: BaseVersion | None, changes: Mapping[str, datetime]
+) -> TableLine:
+    none = RowCount(0, is_exact=True)
+    counted = count_rows(table.source.context, head, base, keyed=bool(table.key)) if head else none
     return TableLine(
         name=table.name,
         kind=kind_of(head),
@@ -81,6 +96,9 @@ def _line(table: Table, head: TableHead | None, waiting: int) -> TableLine:
         offset=head.last_offset if head else None,
         waiting=waiting,
         last_commit=head.system_time if head else None,
+        rows=counted.rows,
+        rows_are_exact=counted.is_exact,
+        last_change=changes.get(table.name),
     )
 
 

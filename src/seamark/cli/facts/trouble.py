@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from seamark.cli.failures import failure_of, without_secrets
+from seamark.cli.failures import failure_of
 from seamark.errors import SeamarkError
+from seamark.texts import without_secrets
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
-"""`verify`, `fold`, `gc`: taking care of what is stored."""
+"""`verify`, `heads`, `fold`, `gc`: taking care of what is stored."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,10 +11,11 @@ import typer
 from seamark.cli.call import Call
 from seamark.cli.failures import FAILED
 from seamark.cli.verbs import Verb
-from seamark.errors import UsedWrongly
+from seamark.errors import HeadMismatch, UsedWrongly
 
 if TYPE_CHECKING:
-    from seamark.ledger.verify import Finding
+    from seamark.config import Config
+    from seamark.ledger.verify import Finding, NotReplayable, OnBlock, VerifyReport
     from seamark.tables.collect import Removed
     from seamark.tables.fold import FoldReport
 
@@ -27,7 +29,24 @@ class Verified:
     blocks: int
     replayed: int | None
     not_replayable: int | None
+    skipped: tuple[NotReplayable, ...]
     findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HeadLine:
+    """A table and the hash of its newest block."""
+
+    table: str
+    head: str
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """The heads of all tables that have a chain."""
+
+    heads: tuple[HeadLine, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,37 +75,104 @@ def verify(
     replay: Annotated[
         bool, typer.Option("--replay", help="Also compute derived tables again, commit by commit, and compare.")
     ] = False,
+    rows: Annotated[
+        bool, typer.Option("--rows", help="Also compare the rows that folds keep as Delta tables with the log.")
+    ] = False,
+    expect: Annotated[
+        Path | None,
+        typer.Option(
+            "--expect",
+            metavar="FILE",
+            show_default=False,
+            help="Heads written down before, with `seamark heads`: chains must still hold them.",
+        ),
+    ] = None,
 ) -> None:
-    """Read every block, slice and checkpoint again and compare it with what the chain says.
+    """Compare all files, chains and rows of the control database with one another.
 
-    Ends with 1 if anything is not as it should be.
+    Ends with 1 if anything does not agree. What this shows, and against whom, docs/verify.md says.
     """
     from seamark.cli import render
     from seamark.cli.facts.tables import check_names
     from seamark.cli.project import open_store_despite_trouble
 
-    opened, trouble = open_store_despite_trouble(call.config())
-    with opened as store:
-        check_names(store, [table] if table else [])
-        if replay and trouble is not None:
-            raise trouble  # its steps are what is computed again
+    expected = None if expect is None else _heads_in(expect)  # before the project's folder becomes the current one
+    config = call.config()
+    try:
+        opened, trouble = open_store_despite_trouble(config)
+    except HeadMismatch as mismatch:
+        if replay:
+            raise  # the steps that would compute again are in the pipeline, which cannot be run
         with call.output.bar("Verifying") as on_block:
-            report = store.verify(table, replay, on_block=on_block)
-        heads = store.control.index.heads()
-        tables = tuple(name for name in sorted(heads) if table in (None, name))
-    if trouble is not None and report.ok:
-        raise trouble  # what the pipeline ran into is not a damaged file
+            report = _unopened(config, table, mismatch, rows=rows, expect=expected, on_block=on_block)
+        tables = tuple(sorted({finding.table for finding in report.findings if finding.table}))
+    else:
+        with opened as store:
+            check_names(store, [table] if table else [])
+            if replay and trouble is not None:
+                raise trouble  # its steps are what is computed again
+            with call.output.bar("Verifying") as on_block:
+                report = store.verify(table, replay, rows=rows, expect=expected, on_block=on_block)
+            heads = store.control.index.heads()
+            tables = tuple(name for name in sorted(heads) if table in (None, name))
+        if trouble is not None and report.ok:
+            raise trouble  # what the pipeline ran into is not a damaged file
     verified = Verified(
         ok=report.ok,
         tables=tables,
         blocks=report.blocks,
         replayed=report.replayed if replay else None,
         not_replayable=report.not_replayable if replay else None,
+        skipped=report.skipped,
         findings=report.findings,
     )
     call.show(verified, render.verified)
     if not report.ok:
         raise typer.Exit(FAILED)
+
+
+def _heads_in(file: Path) -> dict[str, str]:
+    from seamark.tables.verify import read_heads
+
+    try:
+        return read_heads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise UsedWrongly(
+            f"the expected heads in {file} cannot be read: {reason}.",
+            hint="write them down with `seamark heads > heads.txt`.",
+        ) from None
+
+
+def _unopened(
+    config: Config,
+    table: str | None,
+    mismatch: HeadMismatch,
+    *,
+    rows: bool,
+    expect: dict[str, str] | None,
+    on_block: OnBlock,
+) -> VerifyReport:
+    """The report on a store that refuses to be opened; its refusal is raised if nothing else explains it."""
+    from seamark.tables.verify import verify_unopened
+
+    report = verify_unopened(config, table, rows=rows, expect=expect, on_block=on_block)
+    if report.ok:
+        raise mismatch
+    return report
+
+
+def heads(call: Call) -> None:
+    """Print each table and the hash of its newest block, to be kept where nobody who can write to the store can.
+
+    `seamark verify --expect FILE` compares them later: a chain that was rewritten does not hold them any more.
+    """
+    from seamark.cli import render
+
+    with call.store() as store:
+        found = store.heads()
+    lines = (HeadLine(name, head.block_hash, head.sequence) for name, head in found.items() if head.block_hash)
+    call.show(Heads(tuple(lines)), render.heads)
 
 
 def fold(
@@ -134,6 +220,7 @@ def gc(
 
 VERBS = [
     Verb("verify", verify, "seamark verify feed --replay", "Take care"),
+    Verb("heads", heads, "seamark heads > heads.txt", "Take care"),
     Verb("fold", fold, "seamark fold posts", "Take care"),
     Verb("gc", gc, "seamark gc --dry-run --grace 1d", "Take care"),
 ]

@@ -61,8 +61,10 @@ def _rebuild(call: Call, config: Config, *, yes: bool) -> None:
     if not call.confirm(question, yes=yes):
         raise StoreError("not confirmed. Nothing was changed.")
     with call.output.working("Reading all chains"):
-        report = DataStore.rebuild(config.control, config.warehouse)
+        report = DataStore.rebuild(config.control, config.warehouse, config.control_schema)
     call.show(report, render.rebuilt)
+    if report.lost:
+        raise typer.Exit(FAILED)
 
 
 VERBS = [Verb("doctor", doctor, "seamark doctor --spark", "Take care")]

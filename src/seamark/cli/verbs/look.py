@@ -14,7 +14,7 @@ TableName = Annotated[str, typer.Argument(metavar="TABLE", show_default=False, h
 
 
 def ls(call: Call) -> None:
-    """List the tables (kind, key, newest block, last offset, records that wait to be folded) and the steps."""
+    """List the tables (kind, key, rows, newest block, last offset, last change), the steps and the sinks."""
     from seamark.cli import render_project
     from seamark.cli.facts.project import list_project
 
@@ -35,6 +35,7 @@ def log(
         ),
     ] = None,
     runs: Annotated[bool, typer.Option("--runs", help="Also show the runs that wrote the table.")] = False,
+    errors: Annotated[bool, typer.Option("--errors", help="Show the whole error of each run that failed.")] = False,
 ) -> None:
     """Show a table's newest blocks: when, what kind of event, which records, and from which inputs.
 
@@ -45,10 +46,11 @@ def log(
 
     with call.store() as store:
         if names_a_step(store, table):
-            call.show(read_step_log(store, table, limit=limit), render.step_log)
+            log_of_step = read_step_log(store, table, limit=limit)
+            call.show(log_of_step, lambda facts: render.step_log(facts, with_errors=errors))
             return
         found = read_log(store, table, limit=limit, events=events)
-        call.show(found, lambda facts: render.log(facts, with_runs=runs))
+        call.show(found, lambda facts: render.log(facts, with_runs=runs or errors, with_errors=errors))
 
 
 def show(
@@ -71,7 +73,7 @@ def show(
     ] = False,
 ) -> None:
     """Show a table's schema, key and rows; or one block of its chain, or what a diff has written of a visit."""
-    from seamark.cli import render, render_diffs
+    from seamark.cli import render, render_block, render_diffs
     from seamark.cli.facts.chains import read_block
     from seamark.cli.facts.rows import read_rows
     from seamark.cli.facts.versions import read_versions
@@ -86,7 +88,7 @@ def show(
             call.show(history, render_diffs.versions)
             return
         if block is not None:
-            call.show(read_block(store, table, block), render.block)
+            call.show(read_block(store, table, block), render_block.block)
             return
         with call.output.working(f"Reading {table}"):
             rows = read_rows(store, table, limit=limit, as_of=as_of, key=key or [])

@@ -1,4 +1,4 @@
-"""`retry` and `reset`: another try for failed keys, and all keys again."""
+"""`failures`, `retry` and `reset`: which keys failed, another try for them, and all keys again."""
 
 from __future__ import annotations
 
@@ -30,6 +30,29 @@ class Reset:
     step: str
     tables: tuple[str, ...]
     pending_records: int
+
+
+def failures(
+    call: Call,
+    step: Annotated[
+        str | None, typer.Argument(metavar="STEP", show_default=False, help="One step; without it all of them.")
+    ] = None,
+    key: OneKey = None,
+    errors: Annotated[bool, typer.Option("--errors", help="Show the whole error of each key.")] = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="How many keys to show.")] = 50,
+) -> None:
+    """List the keys that could not be computed: the error, how often they were tried, and when they are tried next.
+
+    Keys that were given up are not among them.
+    """
+    from seamark.cli import render_failures
+    from seamark.cli.facts.failed_keys import list_failures
+
+    if key and step is None:
+        raise UsedWrongly("--key needs a step.", hint="name it, as in `seamark failures process_posts --key 1`.")
+    with call.store() as store:
+        found = list_failures(store, step, key or [], limit)
+    call.show(found, lambda facts: render_failures.failed_keys(facts, step, with_errors=errors))
 
 
 def retry(
@@ -74,7 +97,7 @@ def _refuse_unfailed(step: str, key: list[str] | None, *, found: bool) -> None:
     if key and not found:
         raise UsedWrongly(
             f"step '{step}' has no failed key {' '.join(key)}. Nothing was done.",
-            hint=f"`seamark retry {step}` tries all of them, and names those that fail.",
+            hint=f"`seamark failures {step}` lists those that have.",
         )
 
 
@@ -105,12 +128,13 @@ def reset(
         if not call.confirm(question, yes=yes):
             raise StoreError("not confirmed. Nothing was changed.")
         store.offset_table.reset_offset(step, table)
-        (state,) = [state for state in step_states(store) if state.name == step]
+        (state,) = [state for state in step_states(store, (), store.clock.now()) if state.name == step]
         pending = sum(entry.pending_records for entry in state.inputs if entry.table in tables)
         call.show(Reset(step, tables, pending), render_steps.reset)
 
 
 VERBS = [
+    Verb("failures", failures, "seamark failures process_posts --errors", "Run"),
     Verb("retry", retry, "seamark retry process_posts --key post_id=1", "Run"),
     Verb("reset", reset, "seamark reset process_posts posts", "Run"),
 ]

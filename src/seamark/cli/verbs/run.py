@@ -8,23 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seamark.cli.call import Call
-from seamark.cli.failures import FAILED
+from seamark.cli.failures import FAILED, HAS_WORK
 from seamark.cli.verbs import Verb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from seamark.cli.output import OnProgress
     from seamark.diffs.diff import Diff
-    from seamark.sinks.report import SinkReport
-    from seamark.sinks.run import OnSent
-    from seamark.transforms.report import StepReport
-    from seamark.transforms.run import OnBatch
     from seamark.transforms.step import Step
 
 StepNames = Annotated[
     list[str] | None,
-    typer.Argument(metavar="STEP", show_default=False, help="Some steps; without it all of them."),
+    typer.Argument(metavar="STEP", show_default=False, help="Some steps or sinks; without it all of them."),
 ]
 
 
@@ -35,16 +30,27 @@ class OnChangeChoice(StrEnum):
     recompute = "recompute"
 
 
-def plan(call: Call, steps: StepNames = None) -> None:
-    """Tell what a run would do: which steps, why, how many keys and batches, and what waits in each input.
+def plan(
+    call: Call,
+    steps: StepNames = None,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="End with 3 if a run would do anything, for scripts.")
+    ] = False,
+) -> None:
+    """Show what a run would do: which steps, why, how many keys and batches, what waits, and what sinks would carry.
 
-    Nothing is computed and nothing is changed.
+    Nothing is computed and nothing is changed. Ends with 1 if a step would refuse to run.
     """
     from seamark.cli import render_steps
     from seamark.cli.facts.steps import make_plan
 
     with call.store() as store:
-        call.show(make_plan(store, steps or []), render_steps.plan)
+        planned = make_plan(store, steps or [])
+    call.show(planned, render_steps.plan)
+    if planned.is_refused:
+        raise typer.Exit(FAILED)
+    if exit_code and planned.has_work:
+        raise typer.Exit(HAS_WORK)
 
 
 def run(
@@ -71,33 +77,37 @@ def run(
 ) -> None:
     """Run every step that has work, in order, and then the sinks; or some of them.
 
-    Ends with 1 if a key failed, or a step or sink could not run; the others are done all the same.
+    Ends with 1 if a step or sink could not run, or while a key of these steps stands failed; the others are done.
     """
     from seamark.cli import render_steps
     from seamark.cli.facts.runs import run_result
-    from seamark.cli.facts.steps import chosen_steps
+    from seamark.cli.facts.steps import chosen
     from seamark.cli.logs import without_stopped_steps
+    from seamark.cli.progress import RunProgress
 
     with call.store() as store:
-        sinks = [name for name in store.sinks() if not steps or name in steps]
-        names = [name for name in steps or [] if name not in sinks]
-        chosen = chosen_steps(store, names) if names or not steps else []
-        wanted = _wanted(chosen, filters or [])
+        sinks, wanted_steps = chosen(store, steps or [])
+        wanted = _wanted(wanted_steps, filters or [])
+        names = [*[step.name for step in wanted_steps], *sinks]
         with without_stopped_steps(), call.output.bar("Running") as tell:
-            report = store.run(
-                *[step.name for step in chosen],
-                *sinks,
-                filters=wanted,
-                limit=limit,
-                fail_fast=fail_fast or None,
-                on_change=on_change.value if on_change else None,
-                on_batch=_progress(tell),
-                on_block=_sink_progress(tell),
-            )
+            progress = RunProgress(tell, names)
+            with progress.observing():
+                report = store.run(
+                    *names,
+                    filters=wanted,
+                    limit=limit,
+                    fail_fast=fail_fast or None,
+                    on_change=on_change.value if on_change else None,
+                    on_batch=progress.on_batch,
+                    on_block=progress.on_block,
+                    on_step=progress.on_step,
+                )
         result = run_result(store, report)
     for done in (*report.steps.values(), *report.sinks.values()):
         call.output.trace(done.error)
     call.show(result, render_steps.run)
+    if result.how_to_load and not result.did_something:
+        call.output.note(f"Hint: {result.how_to_load}.")
     if not result.ok:
         raise typer.Exit(FAILED)
 
@@ -117,26 +127,6 @@ def _wanted(steps: Sequence[Step | Diff], filters: Sequence[str]) -> dict[str, A
         types = {name: shape.key_types[name] for name in shape.group}
         wanted = named_values(filters, types, f"step '{step.name}'") | wanted
     return wanted
-
-
-def _progress(tell: OnProgress) -> OnBatch:
-    from seamark.cli.cells import counted
-
-    def on_batch(report: StepReport, left: int) -> None:
-        what = f"batch {report.batches} of {report.batches + left}" if left else "done"
-        tell(f"{report.step}: {what}, {counted(report.keys, 'key')}", report.batches, report.batches + left)
-
-    return on_batch
-
-
-def _sink_progress(tell: OnProgress) -> OnSent:
-    from seamark.cli.cells import counted
-
-    def on_block(report: SinkReport, left: int) -> None:
-        what = f"block {report.blocks} of {report.blocks + left}" if left else "done"
-        tell(f"{report.sink}: {what}, {counted(report.records, 'record')}", report.blocks, report.blocks + left)
-
-    return on_block
 
 
 VERBS = [

@@ -12,7 +12,7 @@ import typer
 
 from seamark.cli.call import Call
 from seamark.cli.verbs import Verb
-from seamark.errors import UsedWrongly
+from seamark.errors import StoreError, UsedWrongly
 
 # Where each file of the template goes. The template has no file with a dot: builds leave such files out.
 TEMPLATE = {
@@ -36,9 +36,11 @@ class NewProject:
 
 def init(
     call: Call,
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", show_default=False, help="The folder to make it in.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", show_default=False, help="The folder to make it in; without it, here.")
+    ] = Path("."),
 ) -> None:
-    """Make a new project: a small pipeline with sample data that runs at once.
+    """Make a new project, here or in a folder: a small pipeline with sample data that runs at once.
 
     Nothing that is there already is overwritten.
     """
@@ -51,10 +53,16 @@ def make_project(folder: Path) -> NewProject:
     """Write the template's files into a folder, all of them or none."""
     _refuse_what_stands(folder)
     source = files("seamark.cli") / "template"
-    for name, target in TEMPLATE.items():
-        path = folder / target
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes((source / name).read_bytes())
+    try:
+        for name, target in TEMPLATE.items():
+            path = folder / target
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes((source / name).read_bytes())
+    except OSError as error:
+        raise StoreError(
+            f"the project could not be made in {folder}: {error.strerror} ({error.filename}).",
+            hint="name a folder that you may write to.",
+        ) from error
     here = os.path.relpath(folder)
     go_there = () if here == "." else (f"cd {here}",)
     commands = (
