@@ -91,7 +91,7 @@ def test_results_of_many_batches_are_moved_to_files_when_they_are_large_in_all(d
     monkeypatch.setattr(computed, "_write", watched)  # of the driver: tasks have a copy of their own
     assert ds.run("copy").steps["copy"].batches == 6
 
-    assert sum(moved) == 40  # two batches of ten kilobytes fit, the other four do not
+    assert sum(moved) == 50  # a batch of ten kilobytes fits, two of them do not
     assert len(bodies(copies)) == 60
 
 
