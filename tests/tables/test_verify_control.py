@@ -114,18 +114,18 @@ CHANGES = {
     "position, time": ("UPDATE transform_input_offset SET update_ts_offset = 1.5", ("out", "position")),
     "a position is gone": ("DELETE FROM transform_input_offset", ("out", "position")),
     "a position too many": (
-        "INSERT INTO transform_input_offset SELECT 'other', 'clicks', 1.0, 0, 2, 'h', 0", ("clicks", "position"),
+        "INSERT INTO transform_input_offset SELECT 'other', 'out', 'clicks', 1.0, 0, 2, 'h', 0", ("clicks", "position"),
     ),
     "failed key, error": ("UPDATE transform_meta SET error = 'other'", ("out", "failed key")),
     "failed key, due": ("UPDATE transform_meta SET retry_after = NULL", ("out", "failed key")),
     "a failed key is gone": ("DELETE FROM transform_meta", ("out", "failed key")),
     "a failed key too many": (
-        "INSERT INTO transform_meta SELECT transformation_id, '{}', process_ts, is_success, error, attempts, NULL, "
-        "NULL FROM transform_meta", ("out", "failed key"),
+        "INSERT INTO transform_meta SELECT transformation_id, outputs, '{}', process_ts, is_success, error, attempts, "
+        "NULL, NULL, NULL FROM transform_meta", ("out", "failed key"),
     ),
     "a key taken as computed ahead": (
-        "INSERT INTO transform_meta SELECT transformation_id, '{\"id\":1}', 1.0, 1, NULL, 0, NULL, '{\"orders\":99}' "
-        "FROM transform_meta", ("out", "covered key"),
+        "INSERT INTO transform_meta SELECT transformation_id, outputs, '{\"id\":1}', 1.0, 1, NULL, 0, NULL, "
+        "'{\"orders\":99}', NULL FROM transform_meta", ("out", "covered key"),
     ),
 }  # fmt: skip
 
@@ -199,7 +199,7 @@ def test_the_name_in_the_folder(store, tmp_path):
 
 @pytest.mark.scenario("L63")
 def test_a_sink_that_is_said_to_be_further_than_its_table(store):
-    change(store, "INSERT INTO sink_position VALUES ('s', 'orders', 99)")
+    change(store, "INSERT INTO sink_position VALUES ('s', 'orders', 99, NULL)")
     assert findings(store) == [("orders", "sink position")]
 
 
