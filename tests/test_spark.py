@@ -86,6 +86,7 @@ def test_delta_writes_merges_and_reads_older_states(spark, tmp_path):
 
 
 def test_a_running_session_is_used_as_it_is(spark):
+    spark.createDataFrame([(1,)], "one int")  # this makes a session the active one, whichever was so before
     assert spark_session(SparkSettings(master="local[1]", shuffle_partitions=77)) is spark
     assert spark.conf.get("spark.sql.shuffle.partitions") != "77"
 

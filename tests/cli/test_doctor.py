@@ -71,7 +71,7 @@ def test_each_bad_thing_says_what_to_do(call, project, monkeypatch):
     assert "doctor --rebuild" in bad["head of posts"]
     people = call("doctor")
     assert people.code == 1
-    assert "4 things to mend." in people.out
+    assert "4 things to fix." in people.out
 
 
 @pytest.mark.scenario("C30")
@@ -155,6 +155,7 @@ def test_a_lost_database_is_noticed_and_built_again(call, lost_database):
         "blocks": 11,
         "positions": 1,
         "failed_keys": 0,
+        "lost": [],
         "not_restored": ["leases", "runs", "positions of sinks", "the scheduler's tables"],
     }
     assert call("doctor").code == 0

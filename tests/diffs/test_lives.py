@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import seamark as sm
+from seamark.errors import NoSuchRow
 
 LOG = "VisitID long, y_VisitVersion int, seen timestamp, revenue long, gone boolean"
 CROWD = range(2, 3_001)  # visits that make the first part of the table a large one
@@ -198,5 +199,5 @@ def test_where_a_gone_visit_went_can_be_asked(make_visits, clock):
     assert {row["at"] for row in visits.rows("visits_gone")} == {clock.now()}
     origin = visits.store.why("visits_gone", {"VisitID": 2})
     assert (origin.step, [behind.row["title"] for behind in origin.inputs]) == ("visits", ["Y"])
-    with pytest.raises(sm.NoSuchRow, match=r"(?s)visits_state.*VisitID=1.*seamark why visits_gone VisitID=1"):
+    with pytest.raises(NoSuchRow, match=r"(?s)visits_state.*VisitID=1.*seamark why visits_gone VisitID=1"):
         visits.store.why("visits_state", {"VisitID": 1})

@@ -96,7 +96,7 @@ def test_a_look_in_vain_is_not_repeated_before_long(make_visits, clock):
         if visits.store.plan()["visits"].mode == "expire":
             looks += 1
             assert visits.run().retracted == 0
-    assert looks <= 8
+    assert looks <= 10  # each goes twice as far as the one before, from a 1024th of the time to live on
     clock.advance(days=1)
     assert visits.run().retracted == 1
 

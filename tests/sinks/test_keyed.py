@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import delete
@@ -171,7 +172,7 @@ def test_with_nothing_to_send_the_target_is_not_opened(users, tmp_path):
     assert (report.blocks, report.position) == (0, None)
     users.put((1, "A"))
     users.send()
-    users.sink.outlet = None  # opening it would fail
+    users.sink.outlet = SimpleNamespace(where=users.sink.where)  # opening it would fail
     report = users.send()
     assert (report.blocks, report.records, report.position) == (0, 0, users.table.head.sequence)
     assert users.store.control.leases.live() == []
@@ -184,7 +185,7 @@ def test_blocks_without_data_move_the_position_and_nothing_else(users):
     users.send()
     users.table.set_watermark(datetime(2024, 1, 1, tzinfo=UTC))
     assert users.sink.pending() == []
-    users.sink.outlet = None
+    users.sink.outlet = SimpleNamespace(where=users.sink.where)
     report = users.send()
     assert (report.blocks, report.position) == (0, users.table.head.sequence)
 

@@ -8,6 +8,7 @@ import pytest
 
 import seamark as sm
 from seamark.errors import SchemaChangeRefused
+from seamark.tables.evolve import grow_declared
 
 pytestmark = pytest.mark.scenario("X93")
 
@@ -83,15 +84,19 @@ def test_a_program_from_before_an_output_grew_is_refused(open_store: Any, rows: 
     spec, plain = old.step("f").spec, old.step("f").spec.function
     grown = "id long, doc string, size int"
 
-    def grow(*frames: Any) -> Any:
-        open_store().table("o", grown, key="id")
+    def grow() -> None:
+        newer = open_store()
+        assert grow_declared([newer.table("o", grown, key="id").source], newer.control.index.heads())
+
+    def meanwhile(*frames: Any) -> Any:
+        grow()
         return plain(*frames)
 
     old.table("a").upsert([{"id": 2, "c": "y"}])
     if when == "before the run":
-        open_store().table("o", grown, key="id")
+        grow()
     else:
-        object.__setattr__(spec, "function", grow)
+        object.__setattr__(spec, "function", meanwhile)
     error = old.run().steps["f"].error
     assert isinstance(error, SchemaChangeRefused)
     assert "table 'o'" in error.message

@@ -333,7 +333,7 @@ def test_a_pass_that_was_cut_off_keeps_its_first_ranges_when_the_rest_is_committ
     def opened(commit: str) -> tuple[sm.DataStore, sm.Table, sm.Table]:
         ds = open_store()
         posts, doubled = (ds.table(name, "post_id long, n long", key="post_id") for name in ("posts", "doubled"))
-        ds.add(sm.BatchTransform(double, [posts], [doubled], batch_keys=2, commit=commit, fail_fast=True))
+        ds.add(sm.BatchTransform(double, [posts], [doubled], batch_keys=2, commit=commit, fail_fast=True, version="1"))
         return ds, posts, doubled
 
     ds, posts, doubled = opened("batch")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from seamark.control import UNKNOWN_OUTPUTS, FailedKey, Position, TableHead, outputs_key
+from seamark.control import UNKNOWN_OUTPUTS, FailedKey, Position, TableHead, may_be_output, outputs_key
 from seamark.ledger import (
     AddData,
     Block,
@@ -184,7 +184,8 @@ def role_of(block: Block) -> str:
 def positions_of(chains: Iterable[ChainFacts]) -> dict[tuple[str, str, str], Position]:
     """How far each step has come on each of its inputs, by step, outputs and input.
 
-    That is what the newest block of each output says, of the output that is furthest behind.
+    That is what the newest block of each output says, of the output that is furthest behind. Tables that a diff has
+    beside its state do not count: it may have stopped writing them.
     """
     every = list(chains)
     by_id = {chain.dataset_id: chain for chain in every if chain.dataset_id is not None}
@@ -192,7 +193,8 @@ def positions_of(chains: Iterable[ChainFacts]) -> dict[tuple[str, str, str], Pos
     for chain in every:
         newest: dict[tuple[str, str, str], Position] = {}
         for era in chain.eras:
-            for position in _positions(era, by_id):
+            told = _positions(era, by_id) if may_be_output(chain.table, era.outputs) else ()
+            for position in told:
                 place = (position.step, position.outputs, position.input_table)
                 newest[place] = max(newest.get(place, position), position, key=lambda p: p.block_sequence or 0)
         for place, position in newest.items():

@@ -217,6 +217,8 @@ def _session_for(source: TableSource, app: str, sequence: int) -> Callable[[], S
         # A page or group of rows ends when it is full; with large rows that is long before the default's 100.
         "parquet.page.size.row.check.min": "10",
         "parquet.block.size.row.check.min": "10",
+        # Spark's default, INT96, has no least and greatest value, so that a read by time could skip nothing.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         # A missing or damaged file of the base ends the fold, though a session may be set up to go on without it.
         "spark.sql.files.ignoreMissingFiles": "false",
         "spark.sql.files.ignoreCorruptFiles": "false",

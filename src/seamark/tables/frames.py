@@ -40,7 +40,10 @@ CheckedFrame: TypeAlias = SparkFrame | LocalFrame
 
 
 def check_frame(table: str, schema: TableSchema, frame: Frame, *, only_key: bool = False) -> CheckedFrame:
-    """The frame with the table's columns (or only those of its key), or an error that names all that is wrong."""
+    """The frame with the table's columns (or only those of its key), or an error that names all that is wrong.
+
+    Where keys are given, an empty list is none of them; rows without columns are refused.
+    """
     columns = [column for column in schema.columns if not only_key or column.name in schema.key]
     pointed = [c for c in columns if c.name in schema.key and pa.types.is_floating(c.type)]
     if _is_spark(frame):
@@ -50,6 +53,10 @@ def check_frame(table: str, schema: TableSchema, frame: Frame, *, only_key: bool
             name = quoted(column.name)
             computed = computed.withColumn(column.name, (computed[name] + 0.0).cast(spark_type(column.type)))
         return SparkFrame(computed)
+    if only_key and _is_nothing(frame):
+        return LocalFrame(
+            pa.schema([pa.field(column.name, column.type, column.nullable) for column in columns]).empty_table()
+        )
     local = _check_local(table, columns, _to_arrow(table, frame), only_key=only_key)
     for column in pointed:
         place, field = local.column_names.index(column.name), local.schema.field(column.name)
