@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sqlalchemy import make_url, select
@@ -222,7 +222,14 @@ def _heads(config: Config, control: Control) -> list[Check]:
     checks = [_head(name, heads.get(name), ChainFiles(warehouse / name), control.index.block_at) for name in names]
     if any(check.state == WARN for check in checks) and all(check.state != BAD for check in checks):
         DataStore(config.control, config.warehouse, control_schema=config.control_schema).close()
+        return [_after_healing(check, heads[name], warehouse) for name, check in zip(names, checks, strict=True)]
     return checks
+
+
+def _after_healing(check: Check, head: TableHead, warehouse: Path) -> Check:
+    if check.state == OK or ChainFiles(warehouse / head.table).head() == head.head_hash:
+        return check
+    return replace(check, advice="nothing: the next program that may write to the warehouse brings it up to it")
 
 
 def _head(name: str, head: TableHead | None, files: ChainFiles, block_at: Callable[[str, str], object | None]) -> Check:
