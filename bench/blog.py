@@ -64,7 +64,7 @@ class Blog:
 
 
 def ran(ds: sm.DataStore, *steps: str) -> sm.RunReport:
-    """Run these steps, or all: what cannot be measured because it failed is told."""
+    """Run these steps, or all: what cannot be measured because it failed is reported."""
     report = ds.run(*steps)
     if not report.ok:
         told = {name: step.error or f"{step.failed} failed keys" for name, step in report.steps.items()}

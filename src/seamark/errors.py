@@ -40,7 +40,7 @@ class UsedWrongly(SeamarkError):
 
 
 class SparkUnavailable(SeamarkError):
-    """A Spark session could not be started: Java or the jars cannot be had."""
+    """A Spark session could not be started: Java or the jars are missing."""
 
 
 class MetricsUnavailable(SeamarkError):

@@ -161,7 +161,7 @@ def test_inputs_with_nothing_new_are_left_out_of_the_log(wide, call, monkeypatch
     assert INPUTS[3] not in told
     assert "nothing new" not in told
     blocks = call("log", "orders_with_amounts_in_euro", "--json").document["blocks"]
-    assert [taken["records"] for taken in blocks[0]["inputs"]] == [2, 2, 2, 0]  # programs are told of all
+    assert [taken["records"] for taken in blocks[0]["inputs"]] == [2, 2, 2, 0]  # programs get all of them
 
 
 @pytest.mark.scenario("C45")

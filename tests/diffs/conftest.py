@@ -1,7 +1,7 @@
 """A store with logs of visits and a diff over them: written as small literal rows, read as the document writes it.
 
-Records are told as text, `-1002 +2002`: the sign and the version of each, in the order in which they were written. They
-are read from the table's files and folded in plain Python, so that looking costs no Spark job.
+Records are shown as text, `-1002 +2002`: the sign and the version of each, in the order in which they were written.
+They are read from the table's files and folded in plain Python, so that looking costs no Spark job.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is wrong with a diff is told when it is declared, by name; then nothing was added."""
+"""What is wrong with a diff is reported when it is declared, by name; then nothing was added."""
 
 from __future__ import annotations
 

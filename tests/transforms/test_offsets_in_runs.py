@@ -214,7 +214,7 @@ def test_writing_back_the_time_of_a_step_hides_no_commit_of_the_same_millisecond
     assert blog.is_settled()
 
 
-# --- trouble is told --------------------------------------------------------------------------------------------------
+# --- trouble is shown -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario("X60")

@@ -105,7 +105,7 @@ def test_a_key_without_a_row_in_an_input_that_is_required_is_not_computed(ds):
 
 @pytest.fixture
 def boxes(ds: sm.DataStore) -> tuple[sm.Table, sm.Table, sm.Table]:
-    """Images and their boxes; an image without a box is told of as box 0 if it is a drawing."""
+    """Images and their boxes; an image without a box appears as box 0 if it is a drawing."""
     image = ds.table("image", "image_id long, kind string", key="image_id")
     box = ds.table("box", "image_id long, box_id long, label string", key=["image_id", "box_id"])
     found = ds.table("found", "image_id long, box_id long, line string", key=["image_id", "box_id"])

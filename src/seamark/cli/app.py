@@ -69,7 +69,7 @@ def main() -> NoReturn:
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and give its exit code: 0 done, 1 failed, 2 used wrongly; 143 after SIGTERM."""
     flags = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    # The two that decide how an error is told are looked for before anything else can go wrong.
+    # The two that decide how an error is shown are looked for before anything else can go wrong.
     is_json, debug = "--json" in flags, "--debug" in flags
     with clean_stdout(is_json) as stdout:
         output = Output(json=is_json, stdout=stdout, debug=debug)

@@ -1,4 +1,4 @@
-"""Errors as a person or a program is told of them, and the exit codes that they end with."""
+"""Errors as a person or a program sees them, and the exit codes that they end with."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Failure:
 
 
 def failure_of(error: BaseException, *, debug: bool) -> Failure:
-    """An error as it is told; with `debug` with its whole stack trace."""
+    """An error as it is reported; with `debug` with its whole stack trace."""
     told = _told(error)
     trace = "".join(traceback.format_exception(error)) if debug else told.trace
     return Failure(

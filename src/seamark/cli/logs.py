@@ -70,7 +70,7 @@ def set_up_logging(config: Config, *, json: bool, verbose: bool) -> None:
 
 
 def _is_not_from_py4j(record: logging.LogRecord) -> bool:
-    """Py4J logs a stack trace when Ctrl-C breaks a call to Spark's JVM; what became of the call is told as an error."""
+    """Py4J logs a stack trace when Ctrl-C breaks a call to Spark's JVM; the error reports what became of the call."""
     return "py4j" not in Path(record.pathname).parts
 
 

@@ -44,7 +44,7 @@ class RunProgress:
 
     @contextmanager
     def observing(self) -> Iterator[None]:
-        """While this lasts, batches of this process that begin are told of."""
+        """While this lasts, batches of this process that begin are shown."""
         from seamark.transforms.observe import begin_observers
 
         begin_observers.append(self.on_begin)

@@ -28,7 +28,7 @@ SchemaAt = Callable[[TableHead], TableSchema | None]
 
 
 def silent(_report: SinkReport, _left: int) -> None:
-    """Nobody is told."""
+    """Nobody hears of it."""
 
 
 class Sink:

@@ -250,7 +250,7 @@ def read_images(source: TableSource, *, upto: int | None, choice: KeyChoice = EV
 def read_versions(source: TableSource, *, upto: int, choice: KeyChoice = EVERYTHING) -> DataFrame:
     """All that is known of the chosen keys, as `offset`, `op` and columns: the greatest offset has the last word.
 
-    Nothing is resolved, so reading it is one Spark job; who takes it finds the last word himself. The choice must be by
+    Nothing is resolved, so reading it is one Spark job; callers find the last word themselves. The choice must be by
     key columns.
     """
     names = [quoted(name) for name in source.schema.names]

@@ -43,7 +43,7 @@ class RangeMark:
 
 @dataclass(frozen=True, slots=True)
 class OpenPass:
-    """A pass over all keys that is to be gone on with after a commit that is no part of it."""
+    """A pass over all keys that continues after a commit that is not part of it."""
 
     mode: str
     mark: RangeMark
@@ -74,7 +74,7 @@ class Checkpoint:
 
     @property
     def unfinished(self) -> OpenPass | None:
-        """The pass over all keys that is to be gone on with after this commit, or None."""
+        """The pass over all keys that continues after this commit, or None."""
         if self.range is not None:
             return None if self.range.last else OpenPass(self.mode, self.range)
         return self.open_pass

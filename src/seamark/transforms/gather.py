@@ -79,7 +79,7 @@ class KnownRows:
 
 
 def has_scope(shape: Shape, scope: Scope, source: Input) -> bool:
-    """Whether an input's rows are told apart by the scope's columns."""
+    """Whether an input's rows are distinct by the scope's columns."""
     if source.is_reference:
         return False
     return bool(scope.columns) and set(scope.columns) <= set(source.columns) and not shape.looked_up

@@ -1,4 +1,4 @@
-"""Who is told of every batch of this process: metrics and progress are made of it, and no step knows them."""
+"""Who hears of every batch of this process: metrics and progress are made from it, and no step knows them."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ OnBatch = Callable[[StepReport, int], None]
 
 
 def silent(_report: StepReport, _left: int) -> None:
-    """Nobody is told."""
+    """Nobody hears of it."""
 
 
 class StepRun:

@@ -195,7 +195,7 @@ def _can_be_computed(spec: StepSpec, failed: FailedKey) -> bool:
 
 
 def _unfinished(checkpoint: Checkpoint | None, spec: StepSpec, positions: Mapping[str, Position]) -> OpenPass | None:
-    """The pass over all keys that is to be gone on with; it begins anew if a position was reset since it began."""
+    """The pass over all keys that continues; it starts again if a position was reset since it began."""
     found = checkpoint.unfinished if checkpoint and checkpoint.step == spec.name else None
     if found is None:
         return None

@@ -88,7 +88,7 @@ class RunResult:
 
 
 def run_result(store: DataStore, report: RunReport) -> RunResult:
-    """A run over several steps and sinks as it is told."""
+    """A run over several steps and sinks as it is reported."""
     heads = store.control.index.heads()
     made = {table for step in store.steps().values() for table in step.outputs}
     roots = dict.fromkeys(table for name in report.steps for table in store.step(name).inputs if table not in made)
@@ -108,7 +108,7 @@ def run_result(store: DataStore, report: RunReport) -> RunResult:
 
 
 def step_result(store: DataStore, report: StepReport) -> StepResult:
-    """A run of one step as it is told."""
+    """A run of one step as it is reported."""
     standing = store.failed_key_counts().get(report.step, 0)
     return StepResult(
         step=report.step,

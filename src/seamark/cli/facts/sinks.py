@@ -116,7 +116,7 @@ def standing_sinks(store: DataStore) -> tuple[StandingSink, ...]:
 
 
 def sink_result(report: SinkReport) -> SinkResult:
-    """A run of one sink as it is told."""
+    """A run of one sink as it is reported."""
     return SinkResult(
         sink=report.sink,
         table=report.table,

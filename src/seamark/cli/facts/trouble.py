@@ -1,4 +1,4 @@
-"""What stopped a step or a sink, as an error of the command line is told."""
+"""What stopped a step or a sink, as the command line reports errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Trouble:
 
 
 def trouble_of(error: BaseException) -> Trouble:
-    """An error as it is told."""
+    """An error as it is reported."""
     told = failure_of(error, debug=False)
     if isinstance(error, SeamarkError):
         return Trouble(told.type, told.message.strip(), told.hint)

@@ -19,7 +19,7 @@ OneKey = Annotated[
         help="Only this key; several columns one by one.",
     ),
 ]
-"""The option by which a verb is told one key."""
+"""The option that names one key to a verb."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,7 @@ class Markers:
         self._rows[self._sink] = {**self._rows.get(self._sink, {"inserts": 0}), "written": written}
 
     def adopt(self, other: str) -> None:
-        """Go on in another sink's place, from where it was: its marker becomes this sink's, and it is told so.
+        """Go on in another sink's place, from where it was: its marker becomes this sink's, and the marker says so.
 
         Both rows are one insert, so that at any time one of the two sinks goes on, and never both.
         """

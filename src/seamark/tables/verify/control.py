@@ -15,7 +15,7 @@ from seamark.ledger.verify.report import shown
 from seamark.tables.chain_facts import ChainFacts, MadeFrom, UnusableCheckpoint, read_checkpoint
 from seamark.tables.publish import index_entry
 
-# So many rows of one table's index are told one by one; of more it is said how many.
+# Up to this many rows of one table's index are listed one by one; beyond it, only their number.
 MOST_ROWS = 100
 _CURE = "`seamark doctor --rebuild` builds the database again from the chains"
 

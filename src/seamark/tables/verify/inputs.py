@@ -11,7 +11,7 @@ from seamark.ledger.verify import Finding
 from seamark.ledger.verify.report import shown
 from seamark.tables.chain_facts import ChainFacts, Era, MadeFrom, UnusableCheckpoint, read_checkpoint
 
-# Of so many blocks that name what an input does not have it is told one by one; of more, how many.
+# Up to this many blocks that name what an input does not have are listed one by one; beyond it, only their number.
 MOST_BLOCKS = 5
 
 

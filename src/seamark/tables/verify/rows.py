@@ -21,7 +21,7 @@ from seamark.tables.publish import index_entry
 from seamark.tables.read import TableSource, base_exists, live_images, with_new_columns
 from seamark.tables.schema import TableSchema
 
-# How many keys of a base that differ are told one by one.
+# How many keys of a base that differ are listed one by one.
 SHOWN = 5
 _COUNT = "its count"
 _CURE = "It is not read any more; the next fold writes it anew from the log."
