@@ -56,6 +56,8 @@ def test_urls(url, place):
         "clickhouse://me:s3cret/x@host/db",
         "clickhouse://me:s3cret@host/db?compress=1",
         "clickhouse://me:s3cret@host/db?secure=maybe",
+        "clickhouse://me:12?s3cret=x@host/db",  # a ? in the password: the rest of it reads like an option
+        "clickhouse://me:pw@host/db?s3cret=1",
         "http://me:s3cret@host/db",
         "me:s3cret@host",
         "",

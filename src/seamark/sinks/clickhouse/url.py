@@ -89,10 +89,10 @@ def _server(url: str, *, secure: bool) -> Server:
         raise _unreadable()  # most likely a sign of the password that is not written with %
     asked = options.pop("secure", None)
     if options or (asked is not None and asked.lower() not in (*_YES, *_NO)):
+        # Their names are not shown either: after a password with a '?' in it they are the rest of the password.
         raise InvalidSink(
-            f"the URL of a ClickHouse sink has options that are not known: {', '.join(sorted(options)) or 'secure'}. "
-            "Nothing was declared.",
-            hint="the only one is secure=1.",
+            "the URL of a ClickHouse sink has options that are not known. Nothing was declared.",
+            hint="the only one is secure=1 or secure=0. A ? in a password is written %3F.",
         )
     secure = secure or (asked or "").lower() in _YES
     return Server(
