@@ -196,6 +196,23 @@ def test_a_deleted_visit_leaves_no_row(tmp_path, spark, monkeypatch, fast_delete
     assert [row[:2] for row in site.final()] == [(1, 2003), (2, 1001)]
 
 
+@pytest.mark.scenario("D20")
+def test_runs_that_had_nothing_to_send_leave_the_table_to_the_fast_supplier_until_one_has(tmp_path, spark, monkeypatch):
+    monkeypatch.setitem(LOGS, "joined_visits", "VisitID long, F int, title string, gone boolean")
+    site = Site(tmp_path, spark, deleted="gone", fast_deletes=True)
+    site.publish((1, 1))
+    site.bring("joined_visits", (1, 1, "X", None), (1, 1, None, True))  # came and went in one run: no record
+    site.fast.delete(1, retract=True)
+    assert site.run().sinks[site.sink.name].records == 0
+    assert site.sink.position is not None
+
+    site.publish((2, 1))
+    site.bring("joined_visits", (2, 1, "Y", None))
+    site.run()
+    site.check()
+    assert [row[:2] for row in site.final()] == [(2, 1001)]
+
+
 def test_a_table_that_was_dropped_is_filled_again(site):
     site.publish((1, 1))
     site.bring("joined_visits", (1, 1, "X"))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from seamark import faults
-from seamark.control import BlockEntry, Lease, SinkBacklog, TableHead
+from seamark.control import BlockEntry, Lease, SinkBacklog, SinkPosition, TableHead
 from seamark.errors import InvalidSink, MalformedBlock
 from seamark.sinks.layout import Layout
 from seamark.sinks.plan import SinkMode, SinkPlan, decide_mode, plan_sending
@@ -194,12 +194,20 @@ class Sink:
             table=self.table,
             where=self.where,
             layout=self.layout,
-            sent=self._context.control.sinks.find(self.name, self.table),
+            sent=self._sent(),
             is_new=target.is_new,
             is_empty=target.is_new or target.is_empty(),
             markers=target.markers(),
             adopts=self.adopts,
         )
+
+    def _sent(self) -> SinkPosition | None:
+        """How far the sink has carried records, or None while no block behind it has any.
+
+        A position alone does not show that anything was sent: blocks without records move it, and leave no marker.
+        """
+        kept = self._context.control.sinks.find(self.name, self.table)
+        return None if kept is None or self._place_at(kept.sequence) is None else kept
 
     def _begin_anew(self, lease: Lease, report: SinkReport, target: Target) -> None:
         """Forget what was sent to a target that is no more, before anything goes to the new one.

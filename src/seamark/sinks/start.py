@@ -36,7 +36,7 @@ class Known:
     table: str
     where: str
     layout: Layout
-    sent: SinkPosition | None  # how far the sink is as the control database knows it, here or in another target
+    sent: SinkPosition | None  # how far it has carried records as the control database knows it, here or elsewhere
     is_new: bool  # the target's table was made just now
     is_empty: bool
     markers: Mapping[str, Marker] = field(default_factory=dict)  # the target's, of this sink and of others
