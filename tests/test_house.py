@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -75,17 +76,55 @@ def test_no_rdd_and_no_jvm_gateway_in_the_package():
     assert used == []
 
 
+DOOR = ROOT / "src" / "seamark" / "spark" / "frames.py"
+
+
 @pytest.mark.scenario("T53")
 def test_one_door_makes_spark_frames():
     """PySpark drops the rows after an empty chunk of an Arrow table, so nothing but the door may call it."""
-    door = ROOT / "src" / "seamark" / "spark" / "frames.py"
-    used = [
+    assert _around_the_door(lambda node: "createDataFrame" in _names(node)) == []
+
+
+@pytest.mark.scenario("T61")
+@pytest.mark.parametrize("exit_", ["toArrow", "toPandas", "toLocalIterator"])
+def test_one_door_brings_rows_out_of_spark(exit_):
+    """Spark labels moments with the session's time zone, or reads them by its clocks; the door gives them in UTC."""
+    assert _around_the_door(lambda node: exit_ in _names(node)) == []
+
+
+@pytest.mark.scenario("T61")
+def test_spark_rows_are_collected_only_where_tasks_report_what_they_wrote():
+    """Python objects of Spark's have lost their zone. Reports of tasks are texts and numbers, and no rows of tables."""
+    assert _around_the_door(_collects_rows) == []
+
+
+def test_one_door_reads_files_with_spark():
+    """A session may be set up to read on without files that are missing or damaged, and the door does not let it."""
+    readers = {"schema", "option", "options", "format", "parquet", "table", "load", "json", "csv", "text", "orc"}
+
+    def reads_files(node: ast.AST) -> bool:
+        return isinstance(node, ast.Attribute) and node.attr in readers and _names(node.value) == ["read"]
+
+    assert _around_the_door(reads_files) == []
+
+
+def _collects_rows(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(func=ast.Attribute(attr="collect", value=ast.Call(func=ast.Attribute(attr="mapInArrow")))):
+            return False
+        case ast.Call(func=ast.Attribute(attr="collect"), args=[], keywords=[]):
+            return True
+    return False
+
+
+def _around_the_door(goes_around: Callable[[ast.AST], bool]) -> list[str]:
+    """The places outside the door that do what only the door may do."""
+    return [
         f"{source.relative_to(ROOT)}:{node.lineno}"
         for source in SOURCES
         for node in ast.walk(ast.parse(source.read_text()))
-        if "createDataFrame" in _names(node) and source != door
+        if goes_around(node) and source != DOOR
     ]
-    assert used == []
 
 
 def _names(node: ast.AST) -> list[str]:

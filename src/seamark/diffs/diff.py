@@ -17,6 +17,7 @@ from seamark.diffs.run import DiffRun, DiffWork
 from seamark.diffs.situation import DiffSituation, decide, last_details, look, too_late_so_far
 from seamark.errors import FrameMismatch, InvalidStep, NoSuchRow
 from seamark.ledger.verify import VerifyReport
+from seamark.spark.frames import arrow_rows
 from seamark.tables.context import TableContext
 from seamark.tables.evolve import grow_declared
 from seamark.tables.frames import LocalFrame, check_frame, quoted
@@ -200,7 +201,7 @@ class Diff:
             return failed
         schema = TableSchema(self.spec.state_schema.columns[: len(self.spec.key)], self.spec.key_names)
         rows = check_frame(self.name, schema, keys)
-        table = rows.rows if isinstance(rows, LocalFrame) else rows.frame.toArrow()
+        table = rows.rows if isinstance(rows, LocalFrame) else arrow_rows(rows.frame)
         return failed & set(key_texts(table.select(list(self.spec.key_names))))
 
     def _run(
@@ -257,7 +258,8 @@ class Diff:
         if isinstance(found, LocalFrame):
             records = found.rows.select(names)
         else:
-            records = choose_values(source, keys).of(found.frame).select(*map(quoted, names)).distinct().toArrow()
+            mine = choose_values(source, keys).of(found.frame)
+            records = arrow_rows(mine.select(*map(quoted, names)).distinct())
         return set(comparable(records)) & set(comparable(keys))
 
     # --- looking ------------------------------------------------------------------------------------------------------
@@ -311,7 +313,7 @@ class Diff:
             return []
         values = keys_of([json.dumps(dict(key), default=str)], self.spec.key_names, self.spec.key_types)
         records = choose_values(source, values).of(read_changes(source, after=None, upto=None))
-        found = records.orderBy("offset").toArrow().drop_columns(["op", "event_time"])
+        found = arrow_rows(records.orderBy("offset").drop("op", "event_time"))
         rows: list[dict[str, Any]] = found.to_pylist()
         return rows
 

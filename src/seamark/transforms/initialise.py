@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from seamark.control import CommitRequest, Position, RunRecord
 from seamark.errors import InvalidStep, did_you_mean
+from seamark.spark.frames import arrow_rows
 from seamark.tables.context import TableContext
 from seamark.tables.frames import quoted
 from seamark.tables.read import all_of, read_images, read_rows, read_slices
@@ -80,7 +81,7 @@ def _first_unprocessed(context: TableContext, situation: Situation, entry: Pendi
     for source in (i for i in shape.inputs if i.table == entry.table):
         spoken = _spoken_keys(shape, source, ChangedBlocks(entry.table, blocks), situation.read)
         left = unprocessed(shape, spoken, entry.table, standing)
-        firsts.append(left.agg(F.min(LAST).alias("first")).collect()[0].first)
+        firsts.append(arrow_rows(left.agg(F.min(LAST))).column(0)[0].as_py())
     return min((first for first in firsts if first is not None), default=None)
 
 

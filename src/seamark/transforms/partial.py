@@ -113,7 +113,7 @@ def _covered_blocks(context: TableContext, situation: Situation) -> Iterator[Cov
         first = (
             pc.min(keys.rows.column(FIRST)).as_py()
             if isinstance(keys, LocalFrame)
-            else (keys.frame.agg(F.min(FIRST).alias("first")).collect()[0].first)
+            else arrow_rows(keys.frame.agg(F.min(FIRST))).column(0)[0].as_py()
         )
         if first is not None:
             oldest[found.table] = min(first, oldest.get(found.table, first))
@@ -199,7 +199,7 @@ def _not_led_to(run: StepRun, situation: Situation, scope: KeyFrame, taken: Sequ
         known = known.select(*[F.col(quoted(name)).alias(f"its {name}") for name in scope.columns])
         same = [keys[quoted(name)].eqNullSafe(known[quoted(f"its {name}")]) for name in scope.columns]
         keys = keys.join(known, all_of(same), "left_anti")
-    return keys.toArrow().select(list(scope.columns)).cast(types)
+    return arrow_rows(keys).select(list(scope.columns)).cast(types)
 
 
 # --- looking ----------------------------------------------------------------------------------------------------------

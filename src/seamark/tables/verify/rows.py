@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from seamark.control import BaseVersion, BlockEntry
 from seamark.ledger import SetDataSchema
 from seamark.ledger.verify import Finding, StoredChain
+from seamark.spark.frames import arrow_rows, parquet_reader
 from seamark.tables.context import TableContext
 from seamark.tables.delta_log import DeltaLog
 from seamark.tables.frames import as_it_stands, quoted
@@ -57,7 +58,7 @@ def _differences(source: TableSource, version: BaseVersion, blocks: Sequence[Blo
     key = source.schema.key or ("_offset",)
     try:
         differing = _only_in_one(source, live_images(source, folded), _base_as_it_is(source, version))
-        rows = differing.orderBy(*[quoted(name) for name in key]).limit(4 * SHOWN).toArrow().to_pylist()
+        rows = arrow_rows(differing.orderBy(*[quoted(name) for name in key]).limit(4 * SHOWN)).to_pylist()
     except Exception as error:  # whatever Spark meets in files that anybody may have changed
         lines = str(error).strip().splitlines() or [""]
         reason = next((line.strip() for line in reversed(lines) if line.startswith("Caused by:")), lines[0])
@@ -85,7 +86,7 @@ def _base_as_it_is(source: TableSource, version: BaseVersion) -> DataFrame:
         return live_images(source, [])
     # The option means nothing to anybody. With it the frame equals no other one, so that Spark does not answer from
     # what somebody has cached of these files before they were changed.
-    reader = session.read.schema(schema).option("datetimeRebaseMode", "CORRECTED").option("seamark", str(uuid4()))
+    reader = parquet_reader(session, schema).option("seamark", str(uuid4()))
     return with_new_columns(source, reader.parquet(*[as_it_stands(str(path)) for path in files]))
 
 
