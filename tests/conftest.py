@@ -101,6 +101,7 @@ def set_small() -> Callable[..., None]:
     """Sets how many records, and bytes of them, the driver takes; with 0 everything goes through Spark's tasks."""
 
     def patch(patcher: pytest.MonkeyPatch, records: int | None = None, values: int | None = None) -> None:
+        assert records is not None or values is not None, "nothing would be set"
         if records is not None:
             patcher.setattr(small, "SMALL_RECORDS", records)
         if values is not None:

@@ -7,7 +7,7 @@ itself, in its order; what the log makes of a visit is written once, from what s
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,10 +90,18 @@ class Oracle:
     """The slow supplier as it should be."""
 
     def __init__(
-        self, logs: list[Log], rules: dict[str, Any], multiplier: int, *, fast_deletes: bool, ttl: str | None = None
+        self,
+        logs: list[Log],
+        rules: dict[str, Any],
+        multiplier: int,
+        *,
+        fast_deletes: bool,
+        ttl: str | None = None,
+        constant: dict[str, Callable[[int], Any]] | None = None,
     ) -> None:
         self.logs, self.rules, self.multiplier, self.fast_deletes = logs, rules, multiplier, fast_deletes
         self.ttl = ttl
+        self.constant = constant or {}  # columns that a visit never changes, and which value each visit has
         self.known: dict[int, Known] = {}
         self.marks: dict[int, Mark] = {}
         self.asleep: dict[int, Known] = {}  # what visits left with that grew too old
@@ -283,4 +291,5 @@ class Oracle:
 
     def write(self, visit: int, sign: int, slow: int, fast: int, log: Log, state: State) -> None:
         whole = {name: state.get(name) for name in self.rules}
+        whole |= {name: value_of(visit) for name, value_of in self.constant.items()}
         self.written[visit].append((sign, slow, fast, log.name, whole))

@@ -1,6 +1,7 @@
 """Random histories of a fast and a slow supplier: the slow one writes what plain Python says it should.
 
-Visits live several times, runs are cut anywhere, time passes, and sessions are in other time zones.
+Visits live several times, runs are cut anywhere, time passes, sessions are in other time zones, and some diffs have a
+column that no visit changes.
 """
 
 from __future__ import annotations
@@ -41,6 +42,11 @@ class Wave:
     visits: set[int] = field(default_factory=set)
 
 
+def counter_of(visit: int) -> int:
+    """What a visit has in a column that no visit changes."""
+    return visit % 3 + 7
+
+
 class History:
     """A store, the oracle beside it, a fast supplier, and a diary of all that was done."""
 
@@ -52,15 +58,18 @@ class History:
         fast_deletes = self.chance.random() < 0.5
         self.has_ttl, self.timed_conversions = self.chance.random() < 0.6, self.chance.random() < 0.5
         self.timed_conversions = self.timed_conversions and self.has_ttl
+        self.constant = ("counter",) if seed % 2 else ()
         marks = "" if self.keyed_visits else ", gone boolean"
+        constant = ", counter int" if self.constant else ""
         seen = ", seen timestamp" if self.has_ttl else ""
         conversion = "ConversionID long, " if self.keyed_conversions else ""
         self.visits = make_visits(
             logs={
-                "joined_visits": f"VisitID long, y_VisitVersion int, title string, first string{seen}{marks}",
+                "joined_visits": f"VisitID long, y_VisitVersion int, title string, first string{seen}{constant}{marks}",
                 "joined_conversions": f"{conversion}VisitID long, y_VisitVersion int, revenue long, fee double"
-                + (seen if self.timed_conversions else ""),
-                "joined_costs": "VisitID long, y_VisitVersion int, cost int, goals array<int>",
+                + (seen if self.timed_conversions else "")
+                + constant,
+                "joined_costs": f"VisitID long, y_VisitVersion int, cost int, goals array<int>{constant}",
             },
             keys=({"joined_visits": "VisitID"} if self.keyed_visits else {})
             | ({"joined_conversions": "ConversionID"} if self.keyed_conversions else {}),
@@ -69,29 +78,39 @@ class History:
             fast_deletes=fast_deletes,
             deleted=None if self.keyed_visits else "gone",
             ttl=("seen", f"{DAYS} days") if self.has_ttl else None,
+            **({"constant": list(self.constant)} if self.constant else {}),
         )
         visit_key = "VisitID" if self.keyed_visits else None
         ids = ("ConversionID",) if self.keyed_conversions else ()
         self.times = ("seen",) if self.has_ttl else ()
         late = self.times if self.timed_conversions else ()
         self.log = {
-            "visits": Log("joined_visits", ("title", "first", *self.times), visit_key, self.keyed_visits),
-            "conversions": Log(
-                "joined_conversions", (*ids, "revenue", "fee", *late), "C" if self.keyed_conversions else None
+            "visits": Log(
+                "joined_visits", ("title", "first", *self.times, *self.constant), visit_key, self.keyed_visits
             ),
-            "costs": Log("joined_costs", ("cost", "goals")),
+            "conversions": Log(
+                "joined_conversions",
+                (*ids, "revenue", "fee", *late, *self.constant),
+                "C" if self.keyed_conversions else None,
+            ),
+            "costs": Log("joined_costs", ("cost", "goals", *self.constant)),
         }
-        rules = RULES | dict.fromkeys((*ids, *self.times), "overwrite")
+        rules = RULES | dict.fromkeys((*ids, *self.times, *self.constant), "overwrite")
         ttl = "seen" if self.has_ttl else None
-        self.oracle = Oracle(list(self.log.values()), rules, MULTIPLIER, fast_deletes=fast_deletes, ttl=ttl)
+        constants = dict.fromkeys(self.constant, counter_of)
+        self.oracle = Oracle(
+            list(self.log.values()), rules, MULTIPLIER, fast_deletes=fast_deletes, ttl=ttl, constant=constants
+        )
         self.fast_deletes = fast_deletes
         self.newest: dict[int, int] = {}  # what the fast supplier has published of visits that live
         self.told: dict[int, int] = {}  # and what the first log has told of it
         self.last: dict[int, int] = {}  # also of those that are gone
         self.rows: dict[int, tuple[Any, ...]] = {}  # the first log's row of each visit, if it is keyed
         self.conversions: dict[int, tuple[Any, ...]] = {}
-        self.diary = [f"seed {seed}", f"keyed: {self.keyed_visits}, {self.keyed_conversions}", f"{fast_deletes=}",
-                      f"ttl: {self.has_ttl}, {self.timed_conversions}"]  # fmt: skip
+        self.diary = [
+            f"seed {seed}", f"constant: {self.constant}", f"keyed: {self.keyed_visits}, {self.keyed_conversions}",
+            f"{fast_deletes=}", f"ttl: {self.has_ttl}, {self.timed_conversions}",
+        ]  # fmt: skip
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -170,10 +189,18 @@ class History:
                 entries.append(Entry("-C", before[0], before[1], was, row=row[0], then=new))
             entries.append(new)
             self.rows[row[0]] = row
-        self.put("joined_visits", rows[0][0], *[row if self.keyed_visits else (*row, gone) for row in rows])
+        marks = () if self.keyed_visits else (gone,)
+        self.put("joined_visits", rows[0][0], *[(*row, *self.counter(row[0]), *marks) for row in rows])
 
     def visit_values(self, row: tuple[Any, ...]) -> tuple[tuple[str, Any], ...]:
-        return tuple(zip(("title", "first", *self.times), row[2:], strict=True))
+        return self.values(("title", "first", *self.times), row)
+
+    def values(self, names: tuple[str, ...], row: tuple[Any, ...]) -> tuple[tuple[str, Any], ...]:
+        """A row's values by the names of its columns, with those that its visit never changes."""
+        return tuple(zip((*names, *self.constant), (*row[2:], *self.counter(row[0])), strict=True))
+
+    def counter(self, visit: int) -> tuple[int, ...]:
+        return tuple(counter_of(visit) for _ in self.constant)
 
     def late_or_doubled(self) -> None:
         """An append-only first log brings rows of versions that were left behind, and the same visit twice."""
@@ -259,17 +286,17 @@ class History:
         entries, before = self.log["conversions"].entries, self.conversions.get(number)
         if not self.keyed_conversions:
             entries.append(entry("+A", row))
-            self.put("joined_conversions", row[0], row)
+            self.put("joined_conversions", row[0], (*row, *self.counter(row[0])))
         elif before != row:
             new = entry("+C" if before else "+A", row)
             entries += [entry("-C", before, new), new] if before else [new]
             self.conversions[number] = row
-            self.put("joined_conversions", row[0], (number, *row))
+            self.put("joined_conversions", row[0], (number, *row, *self.counter(row[0])))
 
     def conversion_values(self, number: int, row: tuple[Any, ...]) -> tuple[tuple[str, Any], ...]:
         names = ("revenue", "fee", *(self.times if self.timed_conversions else ()))
         ids = (("ConversionID", number),) if self.keyed_conversions else ()
-        return (*ids, *zip(names, row[2:], strict=True))
+        return (*ids, *self.values(names, row))
 
     def take_conversion(self) -> None:
         if self.conversions:
@@ -291,8 +318,9 @@ class History:
             rows.append((visit, self.chance.randint(0, self.told[visit]), self.chance.choice([1, 7, 3, None]), goals))
         self.diary.append(f"costs {rows}")
         for visit, fast, cost, goals in rows:
-            self.log["costs"].entries.append(Entry("+A", visit, fast, (("cost", cost), ("goals", goals))))
-        self.put("joined_costs", rows[0][0], *rows)
+            values = self.values(("cost", "goals"), (visit, fast, cost, goals))
+            self.log["costs"].entries.append(Entry("+A", visit, fast, values))
+        self.put("joined_costs", rows[0][0], *[(*row, *self.counter(row[0])) for row in rows])
 
     # --- runs ---------------------------------------------------------------------------------------------------------
 

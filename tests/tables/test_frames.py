@@ -1,7 +1,7 @@
 """Frames as people bring them: in chunks that may be empty, from pandas with its own idea of types, with odd names."""
 
 import io
-from datetime import date
+from datetime import UTC, date, datetime
 from decimal import Decimal, localcontext
 
 import pandas as pd
@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from seamark.errors import BadValue, FrameMismatch
 from seamark.tables.convert import ValueDoesNotFit, convert_array
+from seamark.tables.frames import check_frame
+from seamark.tables.schema import declare
 
 CHUNKS = [(2, 0, 1), (0, 2, 0, 0, 1, 0), (30_000, 0, 20_100)]
 
@@ -233,6 +235,44 @@ def test_a_decimal_takes_just_the_floats_that_it_gives_back(value, scale):
     except ValueDoesNotFit:
         taken = None
     assert taken == (nearest if fits else None)
+
+
+# --- days and moments in one column -----------------------------------------------------------------------------------
+
+DAY, NOON, LONG_AGO = date(2024, 5, 1), datetime(2024, 5, 1, 12), date(1500, 1, 1)
+TIMES = declare("t", "at timestamp, many array<timestamp>, s struct<x:timestamp>", None, None)
+MIXTURES = [[DAY, NOON], [NOON, DAY], [DAY, pd.Timestamp(NOON)], [LONG_AGO, None, NOON], [DAY, None, DAY]]
+
+
+@pytest.mark.scenario("T61")
+@pytest.mark.parametrize("values", MIXTURES, ids=str)
+@pytest.mark.parametrize("from_pandas", [False, True], ids=["dicts", "pandas"])
+def test_a_moment_among_days_keeps_its_time(values, from_pandas):
+    rows = [{"at": value, "many": [value], "s": {"x": value}} for value in values]
+
+    taken = check_frame("t", TIMES, pd.DataFrame(rows, dtype=object) if from_pandas else rows).rows
+
+    midnights = {day: datetime(day.year, day.month, day.day) for day in (DAY, LONG_AGO)}
+    wanted = [value and midnights.get(value, value).replace(tzinfo=UTC) for value in values]
+    assert taken.column("at").to_pylist() == wanted
+    assert taken.column("many").to_pylist() == [[moment] for moment in wanted]
+    assert taken.column("s").to_pylist() == [{"x": moment} for moment in wanted]
+
+
+@pytest.mark.scenario("T61")
+def test_a_day_does_not_take_the_moment_that_stands_beside_it():
+    days = declare("t", "d date", None, None)
+    taken = check_frame("t", days, [{"d": DAY}, {"d": datetime(2024, 5, 1)}]).rows
+    assert taken.column("d").to_pylist() == [DAY, DAY]
+    with pytest.raises(BadValue, match=r"the value 2024-05-01 12:00:00 does not fit column 'd'"):
+        check_frame("t", days, [{"d": DAY}, {"d": NOON}])
+
+
+def test_nanoseconds_are_refused_and_not_cut():
+    moment = pd.Timestamp("2024-05-01T12:00:00.000000001")
+    for frame in ([{"at": moment}], pd.DataFrame({"at": [NOON, moment]}, dtype=object), pd.DataFrame({"at": [moment]})):
+        with pytest.raises(BadValue, match=r"12:00:00\.000000001 does not fit column 'at'"):
+            check_frame("t", declare("t", "at timestamp", None, None), frame)
 
 
 # --- fields with odd names --------------------------------------------------------------------------------------------

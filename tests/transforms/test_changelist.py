@@ -1,5 +1,8 @@
 """Change lists: keys that somebody says have changed, pushed through steps without moving any position."""
 
+from datetime import UTC, datetime
+from decimal import Decimal
+
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -40,6 +43,59 @@ def test_extend_joins_frames_of_all_kinds(spark, kinds):
     found = sm.ChangeList({"p": one([1, 2])}).extend(sm.ChangeList({"p": other([2, 3])})).changes["p"]
     rows = found.toPandas() if "spark" in kinds else found
     assert sorted(rows.id) == [1, 2, 3]
+
+
+LARGE = 2**53 + 1  # a float has no such number
+NOON = datetime(2024, 5, 1, 12)
+
+
+@pytest.mark.scenario("X68")
+@pytest.mark.scenario("T59")
+@pytest.mark.scenario("T61")
+@pytest.mark.parametrize(
+    ("one", "other", "wanted"),
+    [
+        (pa.table({"id": [LARGE]}), pa.table({"id": pa.array([None], pa.int64())}), [LARGE, None]),
+        (pd.DataFrame({"id": [LARGE]}), pd.DataFrame({"id": [1.0, float("nan")]}), [LARGE, 1, None]),
+        ([{"id": LARGE}], pd.DataFrame({"id": [float("nan")]}), [LARGE, None]),
+        (pa.table({"id": ["x"]}), pd.DataFrame({"id": [float("nan")]}), ["x", None]),
+        (pa.table({"id": [[1]]}), pa.table({"id": [[1], [2]]}), [[1], [2]]),
+        ([{"id": NOON.date()}], [{"id": NOON}], [datetime(2024, 5, 1), NOON]),
+        (pd.DataFrame({"id": [NOON]}), pd.DataFrame({"id": [NOON.replace(tzinfo=UTC)]}), [NOON.replace(tzinfo=UTC)]),
+        (pa.table({"id": [Decimal("1.10")]}), pd.DataFrame({"id": [1.1, 2.5]}), [Decimal("1.10"), Decimal("2.50")]),
+        (pd.DataFrame([]), pa.table({"id": [1]}), [1]),
+    ],
+    ids=["whole numbers", "floats", "NaN", "texts", "lists", "days and moments", "zones", "decimals", "nothing"],
+)
+def test_extend_changes_no_value(one, other, wanted):
+    for pair in ((one, other), (other, one)):
+        found = sm.ChangeList({"p": pair[0]}).extend(sm.ChangeList({"p": pair[1]})).changes["p"]
+        values = found.column("id").to_pylist() if isinstance(found, pa.Table) else found.id.tolist()
+        values = [None if value is pd.NA or value is pd.NaT else value for value in values]
+        assert sorted(values, key=str) == sorted(wanted, key=str)
+
+
+@pytest.mark.scenario("X68")
+@pytest.mark.scenario("T59")
+def test_extend_changes_no_value_beside_a_spark_frame(spark):
+    mine = spark.createDataFrame([(LARGE, "x", Decimal("1.10"))], "id long, t string, m decimal(10,2)")
+    others = [
+        pd.DataFrame({"id": [1.0, None], "t": [float("nan")] * 2, "m": [1.1, None]}, index=[7, 7]),
+        spark.createDataFrame([(2.0, "y", 2.5)], "id double, t string, m double"),
+    ]
+    changes = sm.ChangeList({"p": mine})
+    for other in others:
+        changes = sm.ChangeList({"p": other}).extend(changes)
+    found = {tuple(row) for row in changes.changes["p"].collect()}
+    assert found == {
+        (LARGE, "x", Decimal("1.10")), (1, None, Decimal("1.10")), (None, None, None), (2, "y", Decimal("2.50")),
+    }  # fmt: skip
+
+
+def test_extend_refuses_what_no_column_can_hold():
+    one, other = sm.ChangeList({"p": pa.table({"id": [LARGE]})}), sm.ChangeList({"p": pd.DataFrame({"id": [0.5]})})
+    with pytest.raises(FrameMismatch, match="column 'id' is int64 in one of them and double in the other"):
+        one.extend(other).changes["p"]
 
 
 @pytest.mark.scenario("X63")

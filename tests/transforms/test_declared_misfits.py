@@ -181,9 +181,9 @@ TYPES = [
 @pytest.mark.scenario("X103")
 @pytest.mark.parametrize(("mine", "theirs"), TYPES)
 @pytest.mark.parametrize("in_spark", [False, True], ids=["local", "in Spark"])
-def test_numbers_of_other_types_are_joined_by_value_both_ways(ds, rows, set_small, mine, theirs, in_spark):
+def test_numbers_of_other_types_are_joined_by_value_both_ways(ds, rows, set_small, monkeypatch, mine, theirs, in_spark):
     if in_spark:
-        set_small(0)
+        set_small(monkeypatch, 0)
     posts = ds.table("posts", f"post_id long, user_id {mine}", key="post_id")
     users = ds.table("users", f"id {theirs}, name string", key="id")
     feed = ds.table("feed", "post_id long, name string", key="post_id")

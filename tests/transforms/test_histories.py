@@ -6,6 +6,7 @@ import importlib.util
 import random
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,26 +29,37 @@ def _module(name: str) -> ModuleType:
 
 _module("killed_workers")
 SHAPES = _module("shapes_of_steps").SHAPES | _module("more_shapes").MORE_SHAPES
+SHAPES |= _module("shapes_of_inputs").INPUT_SHAPES
+ways = _module("ways_of_frames")
 Row = tuple[Any, ...]
+ZONES = ("UTC", "America/Los_Angeles", "Pacific/Kiritimati")
 OPTIONS = {"batch_rows": (2, 3, 1_000), "batch_keys": (2, 1_000), "commit": ("batch", "run")}
 
 
 class History:
     """A store with one step, a model of its tables in plain Python, and a diary of all that was done."""
 
-    def __init__(self, store: sm.DataStore, clock: Any, shape: str, seed: int, **given: Any) -> None:
-        self.ds, self.clock, self.chance = store, clock, random.Random(seed)
-        self.shape = SHAPES[shape]
+    def __init__(self, open_store: Callable[[], sm.DataStore], clock: Any, shape: str, seed: int, **given: Any) -> None:
+        self.open_store, self.clock, self.chance = open_store, clock, random.Random(seed)
+        self.shape, self.seed = SHAPES[shape], seed
         self.broken: dict[str, Any] = {"now": False, "kill": None}
         self.model: dict[str, dict[Row, Row]] = {name: {} for name in self.shape.inputs}
+        choices = {**OPTIONS, **self.shape.options}
+        self.options = {name: self.chance.choice(values) for name, values in choices.items()} | given
+        self.returned = self.chance.choice(ways.RETURNED)
+        self.diary = [f"shape {shape!r}, seed {seed}, options {self.options}, frames returned {self.returned}"]
+        self.open()
+
+    def open(self, version: int = 0) -> None:
+        """Open the store as another process would, in a session of some zone; the outputs have names of a version."""
+        self.ds = self.open_store()
+        self.in_some_zone()
+        names = {name: f"{name}_{version}" for name in self.shape.outputs} if version else {}
         self.tables = {
-            name: store.table(name, table.schema, key=table.names[: table.key] or None)
+            name: self.ds.table(names.get(name, name), table.schema, key=table.names[: table.key] or None)
             for name, table in {**self.shape.inputs, **self.shape.outputs}.items()
         }
-        choices = {**OPTIONS, **self.shape.options}
-        options = {name: self.chance.choice(values) for name, values in choices.items()} | given
-        self.diary = [f"shape {shape!r}, seed {seed}, options {options}"]
-        self.shape.declare(store, self.broken, options)
+        self.shape.declare(ways.Adding(self.ds, self.returned, self.seed, names), self.broken, self.options)
 
     def told(self) -> str:
         return "\n".join(["this history came out wrong:", *self.diary])
@@ -57,7 +69,7 @@ class History:
     def write(self) -> None:
         name = self.chance.choice([*self.model])
         table = self.shape.inputs[name]
-        rows = [tuple(self.chance.choice(pool) for pool in table.values) for _ in range(self.chance.randint(1, 4))]
+        rows = [self.row(table.values) for _ in range(self.chance.randint(1, 4))]
         if table.key:
             rows = list({row[: table.key]: row for row in rows}.values())
             self.model[name].update({row[: table.key]: row for row in rows})
@@ -129,7 +141,8 @@ class History:
             self.diary.append(f"run_idx {columns} {keys}")
             types = self.ds.step("step").spec.shape.key_types
             values = zip(columns, zip(*keys, strict=True), strict=True)
-            self.ds.step("step").run_idx(pa.table({name: pa.array(given, types[name]) for name, given in values}))
+            rows = pa.table({name: pa.array(given, types[name]) for name, given in values})
+            self.ds.step("step").run_idx(ways.in_chunks(ways.naive(rows), self.chance))
 
     def run_changelist(self) -> None:
         name = self.chance.choice([*self.model])
@@ -145,6 +158,19 @@ class History:
         table = self.chance.choice([None, *inputs])
         self.diary.append(f"reset {step} {table or 'all inputs'}")
         self.ds.offset_table.reset_offset(*[step, table][: 2 if table else 1])
+
+    def in_some_zone(self) -> None:
+        """The session goes on in another time zone."""
+        zone = self.chance.choice(ZONES)
+        self.diary.append(f"in {zone}")
+        self.ds.spark.conf.set("spark.sql.session.timeZone", zone)
+
+    def rename_outputs(self) -> None:
+        """The program is started again, with other names for its outputs, or with names that they have had."""
+        if len(self.shape.steps) == 1:
+            version = self.chance.randint(0, 2)
+            self.diary.append(f"outputs are renamed: version {version}")
+            self.open(version)
 
     def fold(self) -> None:
         self.diary.append("fold")
@@ -185,25 +211,37 @@ class History:
         """Every output equals what the oracle makes of the model's rows."""
         wanted = self.shape.oracle({name: list(rows.values()) for name, rows in self.model.items()})
         for name, rows in wanted.items():
-            found = [tuple(row.values()) for row in self.tables[name].rows().toArrow().to_pylist()]
+            found = [tuple(map(plain, row.values())) for row in self.tables[name].rows().toArrow().to_pylist()]
             assert sorted(found, key=repr) == sorted(rows, key=repr), name
 
     # --- small things -------------------------------------------------------------------------------------------------
 
-    def frame(self, table: str, names: list[str], rows: list[Row]) -> pa.Table:
+    def frame(self, table: str, names: list[str], rows: list[Row]) -> Any:
+        """Literal rows as a frame, which may come in any way that a door takes."""
         columns = list(zip(*rows, strict=True)) or [()] * len(names)
         types = [self.tables[table].schema.column(name).type for name in names]
-        return pa.Table.from_arrays([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=names)
+        found = pa.Table.from_arrays([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=names)
+        way = self.chance.choice(ways.GIVEN)
+        self.diary.append(f"  given as {way}")
+        ddl = [word for word in self.shape.inputs[table].schema.split(", ") if word.split()[0] in names]
+        return ways.given(found, way, ", ".join(ddl), self.ds.spark, self.chance)
+
+    def row(self, pools: Any) -> Row:
+        """Some row; a column without values of its own has those of the one before."""
+        row: list[Any] = []
+        for pool in pools:
+            row.append(self.chance.choice(pool) if pool else row[-1])
+        return tuple(row)
 
     def pool(self, column: str) -> Any:
         table = next(table for table in self.shape.inputs.values() if column in table.names)
         return table.values[table.names.index(column)]
 
-    def unfold(self, actions: int, killed: int) -> None:
+    def unfold(self, actions: int, killed: int, renamed: int) -> None:
         kinds = {
             self.write: 9, self.delete: 4, self.empty: 1, self.run: 5, self.run_limited: 3, self.run_filtered: 1,
             self.run_idx: 1, self.run_changelist: 2, self.reset: 1, self.fold: 1, self.break_or_mend: 2, self.retry: 1,
-            self.run_with_a_killed_worker: killed,
+            self.run_with_a_killed_worker: killed, self.in_some_zone: 1, self.rename_outputs: renamed,
         }  # fmt: skip
         self.write()
         self.write()
@@ -218,27 +256,55 @@ class History:
         assert verified.ok, verified.findings
 
 
-def unfolded(
-    open_store: Callable[..., sm.DataStore],
-    clock: Any,
-    shape: str,
-    seed: int,
-    actions: int,
-    killed: int = 2,
-    **given: Any,
-) -> None:
-    history = History(open_store(), clock, shape, seed, **given)
-    try:
-        history.unfold(actions, killed)
-    except Exception as error:
-        error.add_note(history.told())
-        raise
+def plain(value: Any) -> Any:
+    """A value as the model has it: moments are naive, in UTC."""
+    has_zone = isinstance(value, datetime) and value.tzinfo is not None
+    return value.astimezone(UTC).replace(tzinfo=None) if has_zone else value
+
+
+@pytest.fixture
+def unfolded(open_store: Callable[..., sm.DataStore], spark: Any, clock: Any) -> Callable[..., None]:
+    """Lets a history unfold in a session of its own; whatever goes wrong is told with its diary."""
+
+    def unfold(shape: str, seed: int, actions: int, killed: int = 2, renamed: int = 1, **given: Any) -> None:
+        session = spark.newSession()
+        history = History(lambda: open_store(spark=session), clock, shape, seed, **given)
+        try:
+            history.unfold(actions, killed, renamed)
+        except Exception as error:
+            error.add_note(history.told())
+            raise
+
+    return unfold
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_short_history_gives_what_recomputing_gives(open_store, clock, seed):
+def test_a_short_history_gives_what_recomputing_gives(unfolded, seed):
     shape = list(SHAPES)[seed * 7 % len(SHAPES)]
-    unfolded(open_store, clock, shape, seed, actions=8)
+    unfolded(shape, seed, actions=8)
+
+
+@pytest.mark.scenario("T53")
+@pytest.mark.scenario("T61")
+@pytest.mark.parametrize("pandas", [False, True], ids=["spark", "pandas"])
+def test_a_history_of_moments_in_several_zones_gives_what_recomputing_gives(unfolded, pandas):
+    unfolded("moments and days", 3 + pandas, actions=9, killed=0, pandas=pandas)
+
+
+@pytest.mark.scenario("X91")
+@pytest.mark.parametrize("shape", ["a sum by a column of several reference rows", "several reference rows"])
+def test_a_history_with_several_reference_rows_gives_what_recomputing_gives(unfolded, shape):
+    unfolded(shape, 11, actions=9, killed=0)
+
+
+@pytest.mark.scenario("X92")
+def test_a_history_with_required_inputs_beside_others_gives_what_recomputing_gives(unfolded):
+    unfolded("required inputs beside others", 21, actions=12, killed=0)
+
+
+@pytest.mark.scenario("X90")
+def test_a_history_of_renamed_outputs_gives_what_recomputing_gives(unfolded):
+    unfolded("two outputs", 31, actions=9, killed=0, renamed=8)
 
 
 @pytest.mark.scenario("X97")
@@ -254,13 +320,13 @@ def test_a_short_history_gives_what_recomputing_gives(open_store, clock, seed):
         ("pairs and a reference", True, 6),
     ],
 )
-def test_a_history_in_which_workers_are_killed_gives_what_recomputing_gives(open_store, clock, shape, pandas, seed):
-    unfolded(open_store, clock, shape, seed, actions=7, killed=5, pandas=pandas)
+def test_a_history_in_which_workers_are_killed_gives_what_recomputing_gives(unfolded, shape, pandas, seed):
+    unfolded(shape, seed, actions=7, killed=5, pandas=pandas)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", range(100, 104))
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_long_history_gives_what_recomputing_gives(open_store, clock, shape, seed):
-    unfolded(open_store, clock, shape, seed, actions=24)
+def test_a_long_history_gives_what_recomputing_gives(unfolded, shape, seed):
+    unfolded(shape, seed, actions=24)

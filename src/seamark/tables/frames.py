@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime, time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
@@ -46,7 +47,7 @@ def check_frame(table: str, schema: TableSchema, frame: Frame, *, only_key: bool
     """
     columns = [column for column in schema.columns if not only_key or column.name in schema.key]
     pointed = [c for c in columns if c.name in schema.key and pa.types.is_floating(c.type)]
-    if _is_spark(frame):
+    if is_spark(frame):
         computed = _check_spark(table, columns, frame, only_key=only_key)  # type: ignore[arg-type]
         # In a key 0.0 and -0.0 are one, and files are searched by bytes: adding 0.0 makes the first of both.
         for column in pointed:
@@ -57,7 +58,7 @@ def check_frame(table: str, schema: TableSchema, frame: Frame, *, only_key: bool
         return LocalFrame(
             pa.schema([pa.field(column.name, column.type, column.nullable) for column in columns]).empty_table()
         )
-    local = _check_local(table, columns, _to_arrow(table, frame), only_key=only_key)
+    local = _check_local(table, columns, to_arrow(table, frame), only_key=only_key)
     for column in pointed:
         place, field = local.column_names.index(column.name), local.schema.field(column.name)
         local = local.set_column(place, field, pc.add(local.column(place), pa.scalar(0.0, column.type)))
@@ -71,7 +72,7 @@ def check_returned_frame(table: str, schema: TableSchema, frame: Frame) -> Check
     `pd.DataFrame([…])` of no rows is such a frame, and so is an empty list. Whoever writes to a table must name its
     columns: a replace by an empty frame takes every row away.
     """
-    if not _is_spark(frame) and _is_nothing(frame):
+    if not is_spark(frame) and _is_nothing(frame):
         return LocalFrame(schema.arrow.empty_table())
     return check_frame(table, schema, frame)
 
@@ -82,11 +83,13 @@ def _is_nothing(frame: object) -> bool:
     return getattr(frame, "shape", None) == (0, 0)
 
 
-def _is_spark(frame: object) -> bool:
+def is_spark(frame: object) -> bool:
+    """Whether a frame is one that Spark computes."""
     return type(frame).__module__.startswith("pyspark.") and hasattr(frame, "mapInArrow")
 
 
-def _to_arrow(table: str, frame: object) -> pa.Table:
+def to_arrow(table: str, frame: object) -> pa.Table:
+    """A frame that is not Spark's as an Arrow table, in the types that it has."""
     if isinstance(frame, pa.Table):
         return frame
     if isinstance(frame, pa.RecordBatch):
@@ -117,7 +120,7 @@ def _from_columns(table: str, columns: Sequence[tuple[str, Any]], *, from_pandas
     arrays, names, issues = [], [], []
     for name, values in columns:
         try:
-            array = pa.array(values, from_pandas=from_pandas)
+            array = _array(values, from_pandas=from_pandas)
             # pandas gives a column without values any type: floats for a map that found nothing.
             arrays.append(pa.nulls(len(array)) if from_pandas and array.null_count == len(array) else array)
             names.append(name)
@@ -126,6 +129,55 @@ def _from_columns(table: str, columns: Sequence[tuple[str, Any]], *, from_pandas
     if issues:
         raise _mismatch(table, issues)
     return pa.Table.from_arrays([_whole(array) for array in arrays], names=names)
+
+
+def _array(values: Any, *, from_pandas: bool) -> pa.Array | pa.ChunkedArray:
+    """Values as Arrow has them. Left to itself it makes a day of a moment that stands among days."""
+    if str(getattr(values, "dtype", "object")) != "object":
+        return pa.array(values, from_pandas=from_pandas)
+    try:
+        array = pa.array(values, from_pandas=from_pandas)
+    except pa.ArrowTypeError:
+        if not _has_days_and_moments(values):
+            raise
+        return pa.array([_as_moment(value) for value in values], from_pandas=from_pandas)
+    if _has_days(array.type) and _has_days_and_moments(values):
+        return pa.array([_as_moment(value) for value in values], from_pandas=from_pandas)
+    if pa.types.is_timestamp(array.type) and any(getattr(value, "nanosecond", 0) > 0 for value in values):
+        return pa.array(values, pa.timestamp("ns", tz=array.type.tz), from_pandas=from_pandas)  # to be refused, not cut
+    return array
+
+
+def _has_days(kind: pa.DataType) -> bool:
+    inside = (kind.field(place).type for place in range(kind.num_fields))
+    return pa.types.is_date(kind) or any(map(_has_days, inside))
+
+
+def _has_days_and_moments(values: Any) -> bool:
+    kinds: set[type] = set()
+    _add_kinds(values, kinds)
+    times = {kind for kind in kinds if issubclass(kind, date) and kind.__name__ != "NaTType"}
+    return len({issubclass(kind, datetime) for kind in times}) == 2
+
+
+def _add_kinds(values: Any, kinds: set[type]) -> None:
+    """The types of all values, also of those inside lists and dicts."""
+    mine = set(map(type, values))
+    kinds |= mine
+    if any(issubclass(kind, list | tuple | dict) for kind in mine):
+        for value in values:
+            if isinstance(value, list | tuple | dict):
+                _add_kinds(value.values() if isinstance(value, dict) else value, kinds)
+
+
+def _as_moment(value: Any) -> Any:
+    """A day as its midnight; anything else as it is."""
+    if isinstance(value, list | tuple):
+        return [_as_moment(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _as_moment(item) for name, item in value.items()}
+    is_day = isinstance(value, date) and not isinstance(value, datetime)
+    return datetime.combine(value, time()) if is_day else value
 
 
 def _whole(array: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:

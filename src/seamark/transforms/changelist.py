@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import pandas as pd
 import pyarrow as pa
 
 from seamark.errors import InvalidStep, did_you_mean
 from seamark.spark.frames import spark_frame
 from seamark.tables.convert import convert_spark, convertible
 from seamark.tables.ddl import UTC_MICROS
-from seamark.tables.frames import quoted
+from seamark.tables.frames import is_spark, quoted, to_arrow
 from seamark.tables.types import arrow_type
+from seamark.transforms.joined_rows import in_type, joined_rows
+from seamark.transforms.pandas_worker import to_pandas
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -85,7 +86,7 @@ class ChangeList:
 
 def is_known_empty(frame: Any) -> bool:
     """Whether a frame has no rows, as far as can be told without asking Spark."""
-    return not hasattr(frame, "mapInArrow") and len(frame) == 0
+    return not is_spark(frame) and len(frame) == 0
 
 
 def not_read(table: str, why: str, inputs: Sequence[str]) -> InvalidStep:
@@ -106,36 +107,42 @@ def _both(one: Mapping[str, Any], other: Mapping[str, Any], table: str) -> Any:
 
 def join_frames(one: Any, other: Any) -> Any:
     """The keys of two frames, each once: of the kind of the frames, or Spark's if one of them is."""
-    if isinstance(one, pd.DataFrame) and isinstance(other, pd.DataFrame):
-        return pd.concat([one, other], ignore_index=True).drop_duplicates(ignore_index=True)
-    if hasattr(one, "mapInArrow") or hasattr(other, "mapInArrow"):
-        frame, rest = (one, other) if hasattr(one, "mapInArrow") else (other, one)
-        other_frame = rest if hasattr(rest, "mapInArrow") else spark_frame(frame.sparkSession, _to_arrow(rest))
-        return _with_moments(frame, other_frame).unionByName(_with_moments(other_frame, frame)).distinct()
-    return join_frames(_to_pandas(one), _to_pandas(other))
+    if is_known_empty(one) or is_known_empty(other):
+        return other if is_known_empty(one) else one
+    if is_spark(one) or is_spark(other):
+        frame, rest = (one, other) if is_spark(one) else (other, one)
+        beside = rest if is_spark(rest) else _spark_frame_beside(frame, rest)
+        return _fitting(frame, beside).unionByName(_fitting(beside, frame)).distinct()
+    joined = joined_rows(one, other)
+    are_arrow = all(isinstance(frame, pa.Table | pa.RecordBatch) for frame in (one, other))
+    return joined if are_arrow else to_pandas(joined)
 
 
-def _with_moments(frame: DataFrame, other: DataFrame) -> DataFrame:
-    """A frame whose dates and wall clocks are moments in UTC where the other frame has moments.
+def _spark_frame_beside(frame: DataFrame, rows: Any) -> DataFrame:
+    """Rows as a Spark frame, in the types of another one where they fit."""
+    found = to_arrow("the change list", rows)
+    for column in frame.schema.fields:
+        wanted = arrow_type(column.dataType)
+        if wanted is not None and column.name in found.column_names:
+            place = found.column_names.index(column.name)
+            found = found.set_column(place, column.name, in_type(column.name, found.column(place), wanted))
+    return spark_frame(frame.sparkSession, found)
 
-    Left to itself Spark would take them for moments in the session's time zone.
+
+def _fitting(frame: DataFrame, other: DataFrame) -> DataFrame:
+    """A frame in which columns have the types of the other frame, where Spark would change values to join the two.
+
+    Left to itself Spark takes dates and wall clocks for moments in the session's time zone, and makes floats of whole
+    numbers.
     """
-    moments = [entry.name for entry in other.schema.fields if arrow_type(entry.dataType) == UTC_MICROS]
+    types = {entry.name: arrow_type(entry.dataType) for entry in other.schema.fields}
     for entry in frame.schema.fields:
-        mine = arrow_type(entry.dataType)
-        if entry.name in moments and mine is not None and convertible(mine, UTC_MICROS):
-            moment = convert_spark(frame[quoted(entry.name)], entry.name, mine, UTC_MICROS)
-            frame = frame.withColumn(entry.name, moment)
+        mine, theirs = arrow_type(entry.dataType), types.get(entry.name)
+        if mine is not None and theirs is not None and _would_change(mine, theirs):
+            frame = frame.withColumn(entry.name, convert_spark(frame[quoted(entry.name)], entry.name, mine, theirs))
     return frame
 
 
-def _to_pandas(frame: Any) -> pd.DataFrame:
-    if isinstance(frame, pa.Table | pa.RecordBatch):
-        return frame.to_pandas()
-    return frame if isinstance(frame, pd.DataFrame) else pd.DataFrame(frame)
-
-
-def _to_arrow(frame: Any) -> pa.Table:
-    if isinstance(frame, pa.Table):
-        return frame
-    return pa.Table.from_pandas(_to_pandas(frame), preserve_index=False)
+def _would_change(mine: pa.DataType, theirs: pa.DataType) -> bool:
+    exact = pa.types.is_integer(theirs) or pa.types.is_decimal(theirs)
+    return (theirs == UTC_MICROS and convertible(mine, theirs)) or (pa.types.is_floating(mine) and exact)
