@@ -75,6 +75,23 @@ def test_a_target_ordered_by_a_constant_column_nets_and_a_visit_that_changes_it_
 
 
 @pytest.mark.scenario("D38")
+def test_a_visit_that_came_and_went_between_two_runs_has_the_constant_that_its_log_says(ds):
+    log = ds.table("joined_visits", "VisitID long, y_VisitVersion int, CounterID int, gone boolean")
+    diff = ds.diff(
+        "visits", key="VisitID", fast_version="y_VisitVersion", multiplier=1000, logs=[log], deleted="gone",
+        constant=["CounterID"],
+    )  # fmt: skip
+    log.append(rows(log, (1, 1, 7, False), (1, 2, None, True), (2, 1, 8, True)))
+    assert diff.run_full().failed == 0
+    found = [(row["VisitID"], row["Sign"], row["Version"], row["CounterID"]) for row in told(diff, 1, 2)]
+    assert found == [(1, -1, 2, 7), (2, -1, 1, 8)]
+
+
+def told(diff: sm.Diff, *visits: int) -> list[dict[str, Any]]:
+    return [line for visit in visits for line in diff.history({"VisitID": visit})]
+
+
+@pytest.mark.scenario("D38")
 def test_a_column_that_cannot_be_constant_is_refused_when_it_is_declared(dry):
     log = dry.table("joined_visits", "VisitID long, y_VisitVersion int, revenue long, CounterID int")
     options: dict[str, Any] = {"key": "VisitID", "fast_version": "y_VisitVersion", "multiplier": 1000, "logs": [log]}

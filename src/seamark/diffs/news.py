@@ -194,3 +194,13 @@ def versions_told(spec: DiffSpec) -> Column:
     """The fast versions that the logs tell of, each once."""
     each = [F.transform(F.col(quoted(fact(log, RECORDS))), lambda record: record[_FAST]) for log in spec.logs]
     return F.array_distinct(F.array_compact(F.concat(*each)))
+
+
+def values_told(spec: DiffSpec, name: str) -> Column:
+    """The values of a column of the state that the logs tell of, each once, without NULL."""
+
+    def values(log: DiffLog, kind: str) -> Column:
+        return F.transform(F.col(quoted(fact(log, RECORDS))), lambda record: record[_value(name)].cast(kind))
+
+    brought = [(log, column) for log in spec.logs for column in columns_of(spec, log) if column.name == name]
+    return F.array_distinct(F.array_compact(F.concat(*[values(log, column.spark_type) for log, column in brought])))
