@@ -150,10 +150,9 @@ def test_keys_that_a_step_is_given_are_the_same_moments_in_every_zone(open_store
     assert verified.ok, verified.findings
 
 
-@pytest.mark.scenario("T53")
 @pytest.mark.parametrize("options", [{}, {"commit": "run", "batch_rows": 1}], ids=["at once", "row by row"])
 def test_a_changed_post_and_a_renamed_profile_in_one_run_leave_the_other_lines(make_blog, options):
-    """The pipeline of the README: what the two changes lead to comes in two pieces, and between them there is none."""
+    """The pipeline of the README: two inputs lead to keys in one run."""
     blog = make_blog(**options)
     blog.write_posts((1, 100, "hello"), (2, 200, "hi"), (3, 100, "again"), (4, 300, "alone"))
     blog.write_profiles((100, "Alice"), (200, "Bob"))
