@@ -112,6 +112,18 @@ class ObjectMissing(LedgerError):
         )
 
 
+class ObjectChanged(LedgerError):
+    """A block or checkpoint has other bytes than the ones that its name stands for."""
+
+    def __init__(self, kind: str, name: str, where: str) -> None:
+        self.kind = kind
+        self.name = name
+        super().__init__(
+            f"the {kind} object {name} in {where} was changed: its bytes have another hash. Nothing was taken from it.",
+            hint="restore the file from a copy of the warehouse; `seamark verify` lists everything that was changed.",
+        )
+
+
 # --- the control database ---------------------------------------------------------------------------------------------
 
 

@@ -84,6 +84,7 @@ CALLS = {
     "verify (clean)": (["verify", "posts"], 0),
     "fold": (["fold", "feed", "profiles"], 0),
     "gc": (["gc", "--dry-run"], 0),
+    "heads": (["heads"], 0),
     "doctor": (["doctor"], 0),
     "doctor --rebuild": (["doctor", "--rebuild", "--yes"], 0),
 }

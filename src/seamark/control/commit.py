@@ -209,7 +209,7 @@ def _record_keys(database: Database, connection: Connection, request: CommitRequ
 
 def save_failed_key(database: Database, connection: Connection, failed: FailedKey) -> None:
     """Write a failed key over what stands for it."""
-    values = {**asdict(failed), **_key_columns(failed.key), "error": storable(failed.error)}
+    values = {**asdict(failed), **key_columns(failed.key), "error": storable(failed.error)}
     values["transformation_id"] = values.pop("step")
     statement = database.insert(transform_meta).values(is_success=False, **values)
     keys = ["transformation_id", "outputs", "key"]
@@ -219,13 +219,14 @@ def save_failed_key(database: Database, connection: Connection, failed: FailedKe
 def _save_covered_key(database: Database, connection: Connection, covered: CoveredKey, outputs: str) -> None:
     values = {"process_ts": covered.process_ts, "read_at": covered.read_at, "is_success": True}
     values |= {"error": None, "attempts": 0, "retry_after": None}
-    names = {"transformation_id": covered.step, "outputs": outputs, **_key_columns(covered.key)}
+    names = {"transformation_id": covered.step, "outputs": outputs, **key_columns(covered.key)}
     statement = database.insert(transform_meta).values(**names, **values)
     keys = ["transformation_id", "outputs", "key"]
     connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=values))
 
 
-def _key_columns(key: str) -> dict[str, str | None]:
+def key_columns(key: str) -> dict[str, str | None]:
+    """A key as its row has it: what the index holds, and the whole of it if that is less."""
     short = indexed_key(key)
     return {"key": short, "whole_key": None if short == key else key}
 

@@ -225,7 +225,15 @@ class Database:
         """The version of the schema that stands; None if there is none yet, `SchemaTooNew` if it is ahead of us."""
         if not inspect(connection).has_table(seamark_schema.name):
             return None
-        found = int(connection.execute(select(seamark_schema.c.version)).scalar_one())
+        versions = connection.execute(select(seamark_schema.c.version)).scalars().all()
+        if len(versions) != 1 or not isinstance(versions[0], int):
+            shown = ", ".join(str(version) for version in versions) or "none"
+            raise ControlUnavailable(
+                f"the control database {self.shown_url} does not say which schema it has: versions {shown}. "
+                "Nothing was changed.",
+                hint="restore it from a copy, or build a new one from the chains with `seamark doctor --rebuild`.",
+            )
+        found = int(versions[0])
         if found > SCHEMA_VERSION:
             raise SchemaTooNew(
                 f"the control database {self.shown_url} has schema version {found}; "

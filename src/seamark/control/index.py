@@ -21,6 +21,7 @@ from seamark.control.model import (
     TableHead,
 )
 from seamark.control.schema import base, block, run, table_head, transform_input_offset, transform_meta
+from seamark.errors import HeadMismatch
 
 # Where a block was folded twice, the later Delta version is the one that was written anew.
 _NEWEST_BASE = (base.c.sequence.desc(), base.c.delta_version.desc())
@@ -252,7 +253,15 @@ def _runs_of(step: str, outputs: str | None) -> ColumnElement[bool]:
 
 def _head(row: Row[Any]) -> TableHead:
     values = dict(row._mapping)
-    return TableHead(table=values.pop("table_name"), system_time=from_millis(values.pop("system_time")), **values)
+    try:
+        moment = from_millis(values.pop("system_time"))
+    except (TypeError, ValueError, OverflowError):
+        raise HeadMismatch(
+            f"table '{row.table_name}': the control database has a commit time for its head that is none: "
+            f"{row.system_time!r}. Nothing was changed.",
+            hint="build the database again from the chains with `seamark doctor --rebuild`.",
+        ) from None
+    return TableHead(table=values.pop("table_name"), system_time=moment, **values)
 
 
 def _block(row: Row[Any]) -> BlockEntry:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
-from seamark.errors import ObjectMissing
+from seamark.errors import ObjectChanged, ObjectMissing
 from seamark.ledger.codec import decode
 from seamark.ledger.events import Block
 from seamark.ledger.multiformats import hash_to_text
@@ -37,11 +37,18 @@ class Objects:
         return pending.finish()
 
     def read(self, name: str) -> bytes:
-        """An object's bytes, or `ObjectMissing`."""
+        """An object's bytes as they are now, or `ObjectMissing`."""
         try:
             return self.path(name).read_bytes()
         except FileNotFoundError:
             raise ObjectMissing(self.kind, name, str(self.folder)) from None
+
+    def read_intact(self, name: str) -> bytes:
+        """The same for whoever goes on from them: `ObjectChanged` if they are not those that the name stands for."""
+        data = self.read(name)
+        if object_name(hashlib.sha3_256(data).digest()) != name:
+            raise ObjectChanged(self.kind, name, str(self.folder))
+        return data
 
     def has(self, name: str) -> bool:
         """Whether the object is there."""
@@ -137,7 +144,7 @@ class ChainFiles:
         """What `refs/head` says, or None if the folder is no table's."""
         try:
             return (self.folder / "refs" / "head").read_text(encoding="ascii", errors="replace") or None
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
 
     def set_head(self, block_hash: str) -> None:

@@ -41,7 +41,7 @@ def _heal(context: TableContext, healed: Healed) -> bool:
     try:
         mirror_head(context, context.files(healed.table), healed.table)
     except OSError as error:
-        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR):
             raise
         log.info("refs/head of '%s' lags behind the database, and may not be written: %s", healed.table, error)
         return False

@@ -348,7 +348,7 @@ def last_checkpoint(plan: Planned) -> Checkpoint | None:
     """How a derived table's last commit came about, or None before its first."""
     if plan.state is None or plan.state.checkpoint is None:
         return None
-    return decode(plan.files.checkpoints.read(plan.state.checkpoint))
+    return decode(plan.files.checkpoints.read_intact(plan.state.checkpoint))
 
 
 def least_watermark(context: TableContext, pins: Iterable[Pin]) -> datetime | None:

@@ -64,7 +64,7 @@ def checkpoint_of(context: TableContext, table: str, entry: BlockEntry) -> Check
     """How the commit of a block came about, if it says."""
     if entry.checkpoint_hash is None:
         return None
-    return decode(context.files(table).checkpoints.read(entry.checkpoint_hash))
+    return decode(context.files(table).checkpoints.read_intact(entry.checkpoint_hash))
 
 
 def stored_source(context: TableContext, table: str, sequence: int | None = None) -> TableSource:

@@ -120,7 +120,7 @@ def _began_late(context: TableContext, table: str) -> bool:
     first: BlockEntry | None = context.control.index.oldest(table, ExecuteTransform.__name__)
     if first is None or first.checkpoint_hash is None:
         return False
-    checkpoint = decode(context.files(table).checkpoints.read(first.checkpoint_hash))
+    checkpoint = decode(context.files(table).checkpoints.read_intact(first.checkpoint_hash))
     return any(after is not None for after, _ in checkpoint.taken.values())
 
 

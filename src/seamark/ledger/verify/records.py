@@ -96,7 +96,7 @@ class RecordRules:
     def _ops(self, batch: pa.RecordBatch) -> Trouble | None:
         ops = _numbers(batch.column(self.columns.names.op))
         known = (Op.APPEND,) if self.columns.key == () else tuple(Op)
-        strange = np.flatnonzero(~np.isin(ops, known))
+        strange = np.flatnonzero(~np.logical_or.reduce([ops == op for op in known]))
         if len(strange):
             place, found = self.next_offset + int(strange[0]), int(ops[strange[0]])
             wanted = ", ".join(f"{int(op)} ({op.sign})" for op in known)
@@ -137,7 +137,8 @@ class RecordRules:
 
 def _numbers(column: pa.Array) -> np.ndarray:
     """The values of a column of integers or times that has no NULL."""
-    values: np.ndarray = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    plain = column.view(pa.int64()) if pa.types.is_timestamp(column.type) else column
+    values: np.ndarray = plain.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
     return values
 
 

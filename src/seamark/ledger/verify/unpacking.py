@@ -9,7 +9,6 @@ of one, so that none of its own slices is ever refused for its pages.
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +18,9 @@ import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
 import pyarrow.parquet as pq  # type: ignore[import-untyped,unused-ignore]
 
-from seamark.ledger.verify.pages import BrokenPages, Bytes, Page, pages_of
+from seamark.ledger.verify.footer import RowGroup, footer_size, row_groups
+from seamark.ledger.verify.pages import BrokenPages, Page, pages_of
+from seamark.ledger.verify.thrift import Bytes
 
 MOST_ROWS = 128 * 1024
 _BATCH_BYTES = 16 << 20
@@ -70,7 +71,7 @@ Longest: TypeAlias = Callable[[Chunk], int]
 def check_footer(data: Bytes) -> None:
     """`TooLarge` if a file is mostly footer: a byte of it becomes hundreds in memory."""
     size = len(data)
-    footer = int(struct.unpack("<I", bytes(data[size - 8 : size - 4]))[0]) if size >= 12 else 0
+    footer = footer_size(data)
     if footer > max(_FOOTER_ROOM, size // 4):
         raise TooLarge(f"{footer} of its {size} bytes are its footer")
 
@@ -84,25 +85,23 @@ def rows_at_a_time(data: Bytes, opened: pq.ParquetFile) -> int:
     if found.num_rows > _ROWS + _ROWS_A_BYTE * size:
         raise TooLarge(f"{size} bytes are said to hold {found.num_rows} rows")
     rows = MOST_ROWS
-    for number in range(found.num_row_groups):
-        group = found.row_group(number)
+    for number, group in enumerate(row_groups(data)):
         chunks = list(_chunks(data, found, group))
         longest = partial(_longest_entry, data, found, number)
         check_room(chunks, size)
-        rows = min(rows, batch_rows(chunks, group.num_rows, longest))
+        rows = min(rows, batch_rows(chunks, group.rows, longest))
     return rows
 
 
-def _chunks(data: Bytes, found: pq.FileMetaData, group: pq.RowGroupMetaData) -> Iterator[Chunk]:
-    for place in range(group.num_columns):
-        column, declared = group.column(place), found.schema.column(place)
-        start = column.data_page_offset
-        if column.has_dictionary_page and 0 < column.dictionary_page_offset < start:
-            start = column.dictionary_page_offset
-        kind = column.physical_type
+def _chunks(data: Bytes, found: pq.FileMetaData, group: RowGroup) -> Iterator[Chunk]:
+    if len(group.columns) != found.num_columns:
+        raise BrokenPages(f"a row group has {len(group.columns)} of {found.num_columns} columns")
+    for number, place in enumerate(group.columns):
+        declared = found.schema.column(number)
+        kind = declared.physical_type
         width = declared.length if kind == "FIXED_LEN_BYTE_ARRAY" else _WIDTHS.get(kind)
-        pages = tuple(pages_of(data, start, column.total_compressed_size))
-        yield Chunk(column.path_in_schema, width, declared.max_repetition_level > 0, pages)
+        pages = tuple(pages_of(data, place.start, place.size))
+        yield Chunk(declared.path, width, declared.max_repetition_level > 0, pages)
 
 
 def _longest_entry(data: Bytes, found: pq.FileMetaData, group: int, chunk: Chunk) -> int:

@@ -8,11 +8,11 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 
 from seamark.control import UNKNOWN_OUTPUTS, FailedKey, Position, Row, Snapshots
-from seamark.control.commit import block_row, head_row
+from seamark.control.commit import block_row, head_row, key_columns
 from seamark.control.rebuild import position_row
 from seamark.ledger.verify import Finding, StoredBlock
 from seamark.ledger.verify.report import shown
-from seamark.tables.chain_facts import ChainFacts, MadeFrom, UnusableCheckpoint, read_checkpoint
+from seamark.tables.chain_facts import ChainFacts, Era, MadeFrom, UnusableCheckpoint, read_checkpoint
 from seamark.tables.publish import index_entry
 
 # Up to this many rows of one table's index are listed one by one; beyond it, only their number.
@@ -169,14 +169,14 @@ def check_failed_keys(
     """Whether the failed keys are those that the newest checkpoints have."""
     left = dict(expected)
     for row in rows:
-        step, key = row["transformation_id"], row["key"]
+        step, key = row["transformation_id"], _key_of(row)
         known, table = _told(expected, row, key), tables.get(row["transformation_id"], "")
         _strike_out(left, row, key)
         if known is None:
             what = f"step '{step}' has a failed key {key} that its last checkpoint does not have"
             yield _finding(table, "failed key", what, "no such key", _columns(row))
             continue
-        wanted = {**asdict(known), "transformation_id": step}
+        wanted = {**asdict(known), **key_columns(key), "transformation_id": step}
         del wanted["step"], wanted["outputs"]
         differences = differing(wanted, row)
         if differences:
@@ -187,21 +187,41 @@ def check_failed_keys(
         yield _finding(tables.get(step, ""), "failed key", what, failed.error, "no row")
 
 
+_COVERED = {"error": None, "attempts": 0, "retry_after": None}  # what only failed keys have
+
+
+def _key_of(row: Row) -> str:
+    return str(row["whole_key"] or row["key"])
+
+
 def check_covered_keys(rows: Sequence[Row], chains: Iterable[ChainFacts]) -> Iterator[Finding]:
     """Whether each key that is taken as computed ahead was computed by a limited run, at the positions that it says."""
-    unexplained = {(row["transformation_id"], row["key"], row["read_at"]): row for row in rows}
+    unexplained: dict[tuple[str, str, str], list[Row]] = {}
+    for row in rows:
+        unexplained.setdefault((row["transformation_id"], _key_of(row), row["read_at"]), []).append(row)
     tables: dict[str, str] = {}
     for chain in chains:
         for era in chain.eras:
-            steps = {step for step, _, _ in unexplained}
-            if era.step is not None and era.step in steps:
+            if era.step is not None and any(step == era.step for step, _, _ in unexplained):
                 tables[era.step] = chain.table
                 for made in reversed(era.made):
                     for key, read_at in _computed_ahead(chain, made):
-                        unexplained.pop((era.step, key, read_at), None)
-    for (step, key, _), row in unexplained.items():
-        what = f"step '{step}' takes the key {key} as computed ahead of its position, and no commit says so"
-        yield _finding(tables.get(step, ""), "covered key", what, "no such key", _columns(row))
+                        _explain(unexplained, era, key, read_at)
+    for (step, key, _), left in unexplained.items():
+        for row in left:
+            what = f"step '{step}' takes the key {key} as computed ahead of its position, and no commit says so"
+            yield _finding(tables.get(step, ""), "covered key", what, "no such key", _columns(row))
+
+
+def _explain(unexplained: dict[tuple[str, str, str], list[Row]], era: Era, key: str, read_at: str) -> None:
+    """Leave out the rows of a key that a commit of this era computed ahead."""
+    rows = unexplained.get((str(era.step), key, read_at), [])
+    wanted = {**_COVERED, **key_columns(key)}
+    is_ours = [
+        not differing(wanted, row) and (era.outputs == UNKNOWN_OUTPUTS or _is_part(str(row["outputs"]), era.outputs))
+        for row in rows
+    ]
+    rows[:] = [row for row, ours in zip(rows, is_ours, strict=True) if not ours]
 
 
 def _computed_ahead(chain: ChainFacts, made: MadeFrom) -> Iterator[tuple[str, str]]:

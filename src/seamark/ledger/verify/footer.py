@@ -1,0 +1,79 @@
+"""The footer of a Parquet file: where the columns of each row group lie.
+
+pyarrow can tell this too, but it ends the whole process, without an exception, at some footers with a damaged byte.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from seamark.ledger.verify.pages import BrokenPages
+from seamark.ledger.verify.thrift import PLAIN, BrokenThrift, Bytes, read_struct
+
+_ENCRYPTED = 8
+_COLUMN = {7: PLAIN, 9: PLAIN, 11: PLAIN}
+_ROW_GROUP = {1: {3: _COLUMN, _ENCRYPTED: PLAIN}, 3: PLAIN}
+_FOOTER = {4: _ROW_GROUP}
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlace:
+    """Where the pages of one leaf column of a row group begin, and how many bytes they have."""
+
+    start: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """A row group: how many rows it has, and its leaf columns."""
+
+    rows: int
+    columns: tuple[ColumnPlace, ...]
+
+
+def footer_size(data: Bytes) -> int:
+    """How many bytes a file says that its footer has; 0 if it is too short to have one."""
+    size = len(data)
+    return int(struct.unpack("<I", bytes(data[size - 8 : size - 4]))[0]) if size >= 12 else 0
+
+
+def row_groups(data: Bytes) -> list[RowGroup]:
+    """The row groups of a file; `BrokenPages` if its footer is none."""
+    end = len(data) - 8
+    footer = bytes(data[max(0, end - footer_size(data)) : end])
+    try:
+        found, _ = read_struct(footer, 0, _FOOTER)
+    except (IndexError, BrokenThrift) as error:
+        raise BrokenPages(f"its footer cannot be read: {error}") from None
+    return [_row_group(group) for group in _list(found, 4)]
+
+
+def _row_group(group: dict[int, Any]) -> RowGroup:
+    return RowGroup(_number(group, 3), tuple(_column(column) for column in _list(group, 1)))
+
+
+def _column(chunk: dict[int, Any]) -> ColumnPlace:
+    found = chunk.get(3)
+    if not isinstance(found, dict) or _ENCRYPTED in chunk:
+        raise BrokenPages("its footer does not say where a column lies")
+    start, dictionary = _number(found, 9), found.get(11)
+    if isinstance(dictionary, int) and 0 < dictionary < start:
+        start = dictionary
+    return ColumnPlace(start, _number(found, 7))
+
+
+def _list(fields: dict[int, Any], place: int) -> list[dict[int, Any]]:
+    found = fields.get(place)
+    if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
+        raise BrokenPages(f"its footer lacks the list {place}")
+    return found
+
+
+def _number(fields: dict[int, Any], place: int) -> int:
+    found = fields.get(place)
+    if not isinstance(found, int):
+        raise BrokenPages(f"its footer lacks the number {place}")
+    return found
