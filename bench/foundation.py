@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import statistics
 from collections.abc import Iterator, Sequence
@@ -10,12 +11,13 @@ from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import seamark as sm
 from bench.chains import add_watermark_blocks
-from bench.measure import Figure, PeakMemory, chosen, median_seconds, ratio, seconds
+from bench.measure import Figure, PeakMemory, best_of, chosen, median_seconds, ratio, seconds
 
 COLUMNS = "id long, user_id long, at timestamp, price double, title string"
 
@@ -133,6 +135,29 @@ def append_to_a_long_chain(spark: SparkSession, folder: Path) -> Figure:
     return Figure("append after 100 000 blocks: after 10", f"{ours:.1f} ms", f"{theirs:.1f} ms", ours / theirs, 1.2)
 
 
+def verify_a_thousand_slices(spark: SparkSession, folder: Path) -> Figure:
+    """Verifying 1 000 small slices of which nothing is wrong, against reading and hashing the files."""
+    ds = store(folder, spark)
+    clicks = ds.table("clicks", "id long, url string, n double")
+    for number in range(1_000):
+        ids = range(20 * number, 20 * number + 20)
+        urls = [f"/page/{number}/{n}" for n in ids]
+        clicks.append(pa.table({"id": pa.array(ids, pa.int64()), "url": urls, "n": [n / 7 for n in ids]}))
+    slices = [path for path in (folder / "warehouse" / "clicks" / "data").iterdir() if path.is_file()]
+
+    def theirs() -> None:
+        for path in slices:
+            data = path.read_bytes()
+            hashlib.sha3_256(data).digest()
+            pq.read_table(pa.BufferReader(data), use_threads=False)
+
+    def ours() -> None:
+        assert ds.verify().ok
+
+    took, plain = best_of((seconds(ours), seconds(theirs)) for _ in range(5))
+    return ratio("verify 1 000 slices", took, plain, 3)
+
+
 def open_two_hundred_tables(spark: SparkSession, folder: Path) -> Figure:
     """Opening a store with 200 tables and reading all heads."""
     ds = store(folder, spark)
@@ -172,6 +197,7 @@ FIGURES = (
     upsert_a_thousand,
     ten_keys_of_ten_million,
     append_to_a_long_chain,
+    verify_a_thousand_slices,
     open_two_hundred_tables,
     driver_memory,
 )
