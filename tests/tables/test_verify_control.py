@@ -25,7 +25,7 @@ STEP = "copy"
 FAILED = FailedKey(STEP, '{"id":9}', 10.0, "boom", 2, 70.0, '{"orders":-1}')
 
 
-def feed_out(store: sm.DataStore) -> None:
+def feed_out(store: sm.DataStore, failed: FailedKey = FAILED) -> None:
     """What a step that copies 'orders' to 'out' would commit now, with one failed key standing. No Spark."""
     context, out = store._context, store.table("out", "id long, revenue long", key="id")
     head, planned = store.control.index.head("orders"), plan_table(store._context, "out")
@@ -35,7 +35,7 @@ def feed_out(store: sm.DataStore) -> None:
         piece = write_slice(run.folder_of("out"), out.schema, rows, planned.next_offset, moment)
         run.adopt_slices(planned.files, [piece])
         read = {"orders": ReadAt(head.head_hash, head.sequence, head.last_offset)}
-        checkpoint = run.put_checkpoint(planned.files, Checkpoint(STEP, "changes", read, failed=(FAILED,)).encode())
+        checkpoint = run.put_checkpoint(planned.files, Checkpoint(STEP, "changes", read, failed=(failed,)).encode())
         draft = ChainDraft(planned.state, max(moment, planned.head.system_time) if planned.head else moment)
         begin_chain(draft, ledger.DatasetKind.DERIVATIVE)
         if draft.state.transform is None:
@@ -55,7 +55,7 @@ def feed_out(store: sm.DataStore) -> None:
         position = Position(
             STEP, "orders", head.system_time.timestamp(), head.last_offset, head.sequence, head.head_hash
         )
-        progress = Progress(positions=(position,), failed=(FAILED,))
+        progress = Progress(positions=(position,), failed=(failed,))
         record = RunRecord(run.run_id, STEP, "changes", 0.0)
         publish(context, run, record, [(planned, draft)], counts=OpCounts(), progress=progress)
 
@@ -139,6 +139,18 @@ def test_a_changed_row_of_the_control_database_is_found_and_a_rebuild_cures_it(s
     assert findings(store) == [expected]
 
     assert rebuilt(store, tmp_path).verify().findings == ()
+
+
+@pytest.mark.scenario("L63")
+def test_a_key_too_long_for_an_index_is_compared_as_a_whole(dry):
+    orders = dry.table("orders", "id long, revenue long")
+    orders.append(pa.table({"id": pa.array([1], pa.int64()), "revenue": pa.array([None], pa.int64())}))
+    feed_out(dry, dataclasses.replace(FAILED, key='{"id":"' + "x" * 500 + '"}'))
+    assert findings(dry) == []
+
+    change(dry, "UPDATE transform_meta SET whole_key = replace(whole_key, 'xxxx', 'xxxy')")
+
+    assert set(findings(dry)) == {("out", "failed key")}
 
 
 @pytest.mark.scenario("L63")
