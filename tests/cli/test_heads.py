@@ -1,10 +1,9 @@
-"""`heads`, `verify --expect`, `verify --rows`, and `verify` of a store that refuses to be opened."""
+"""`heads`, `verify --expect`, and `verify` of a store that refuses to be opened."""
 
 import json
 import sqlite3
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from tests.cli.conftest import open_store
 
@@ -82,28 +81,6 @@ def test_expected_heads_that_are_none_are_refused(call, project, tmp_path, text,
     assert told.code == 2
     assert words in told.err
     assert "seamark heads > heads.txt" in told.err
-
-
-# --- --rows -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.scenario("L62")
-def test_verify_rows_names_the_key_that_differs(call, project, spark):
-    assert call("fold", "posts", folder=project).code == 0
-    assert call("verify", "--rows").code == 0
-    (path,) = (project / "warehouse" / "posts" / "rows").glob("*.parquet")
-    rows = pq.read_table(path)
-    place = rows.column_names.index("content")
-    pq.write_table(rows.set_column(place, rows.schema.field(place), pa.array(["hello", "hi", "forged"])), path)
-    assert call("verify").code == 0
-
-    told = call("verify", "posts", "--rows", "--json")
-
-    assert (told.code, kinds(told)) == (1, {("posts", "rows")})
-    (finding,) = told.document["findings"]
-    assert "{'post_id': 3}" in finding["message"]
-    assert "forged" in finding["found"]
-    assert call("verify", "--rows").code == 0  # that base is not read any more
 
 
 # --- stores that refuse to be opened ----------------------------------------------------------------------------------
