@@ -1,9 +1,10 @@
-"""`heads`, `verify --expect`, and `verify` of a store that refuses to be opened."""
+"""`heads`, `verify --expect`, `verify --rows`, and `verify` of a store that refuses to be opened."""
 
 import json
 import sqlite3
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.cli.conftest import open_store
 
@@ -81,6 +82,27 @@ def test_expected_heads_that_are_none_are_refused(call, project, tmp_path, text,
     assert told.code == 2
     assert words in told.err
     assert "seamark heads > heads.txt" in told.err
+
+
+# --- the base ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario("L62")
+def test_verify_rows_finds_a_row_of_the_base_that_is_not_the_logs(call, blog, spark):
+    assert call("fold", "posts", folder=blog).code == 0
+    (base,) = (blog / "warehouse" / "posts" / "rows").glob("*.parquet")
+    for checksum in base.parent.glob(".*.crc"):
+        checksum.unlink()
+    rows = pq.read_table(base)
+    others = pa.array(["forged", *rows.column("content").to_pylist()[1:]])
+    pq.write_table(rows.set_column(rows.column_names.index("content"), "content", others), base)
+    assert call("verify").code == 0
+
+    told = call("verify", "--rows", "--json")
+
+    assert (told.code, kinds(told)) == (1, {("posts", "rows")})
+    assert "forged" in told.document["findings"][0]["found"]
+    assert "forged" not in call("show", "posts").out  # the base is not read any more
 
 
 # --- stores that refuse to be opened ----------------------------------------------------------------------------------

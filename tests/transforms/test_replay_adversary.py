@@ -128,7 +128,7 @@ def change_base(warehouse, table, change):
     (path,) = (warehouse / table / "rows").glob("*.parquet")
     for checksum in path.parent.glob(".*.crc"):
         checksum.unlink()
-    pq.write_table(change(pq.read_table(path)), path, use_deprecated_int96_timestamps=True)  # as Spark writes them
+    pq.write_table(change(pq.read_table(path)), path)
 
 
 def set_number(records, place=1, value=1000):
@@ -154,6 +154,20 @@ BASE_CHANGES = {
         "{'id': 3}",
     ),
 }
+
+
+@pytest.mark.scenario("L62")
+@pytest.mark.scenario("T62")
+def test_where_nothing_may_be_written_a_base_that_differs_is_named_and_said_to_be_read_still(folded, tmp_path):
+    change_base(tmp_path / "warehouse", "stock", set_number)
+    database = folded.control.database
+    for is_read_only in (True, False):
+        database.is_read_only = is_read_only
+        (finding,) = folded.verify(rows=True).findings
+        assert ("It is still read" in finding.message, "not read any more" in finding.message) == (
+            is_read_only,
+            not is_read_only,
+        )
 
 
 @pytest.mark.scenario("L62")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -26,10 +27,14 @@ from seamark.tables.schema import TableSchema
 SHOWN = 5
 _COUNT = "its count"
 _CURE = "It is not read any more; the next fold writes it anew from the log."
+_NO_CURE = "It is still read: the control database may not be written here. Do the same where it may."
 
 
 def check_rows(context: TableContext, chain: StoredChain) -> Iterator[Finding]:
-    """The rows of a table's bases that are not those of its log. A base that has any is not read any more."""
+    """The rows of a table's bases that are not those of its log.
+
+    A base that has any is not read any more, where the control database may be written.
+    """
     schema = _schema_of(chain)
     if schema is None:
         return
@@ -40,7 +45,9 @@ def check_rows(context: TableContext, chain: StoredChain) -> Iterator[Finding]:
     blocks = [index_entry(stored.name, stored.block) for stored in chain.blocks]
     for version in bases:
         found = list(_differences(source, version, blocks))
-        if found:
+        if found and context.control.database.is_read_only:
+            yield from (replace(finding, message=finding.message.replace(_CURE, _NO_CURE)) for finding in found)
+        elif found:
             now = context.clock.now().timestamp()
             context.control.index.distrust_bases(chain.table, [version.delta_version], now)
             context.cache.drop(chain.table)
