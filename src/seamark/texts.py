@@ -12,7 +12,8 @@ _LOOKED_AT = 64_000
 # Every repetition is bounded, so that the time grows with the text and not with its square.
 _CREDENTIALS = re.compile(r"((?<![\w+.-])[A-Za-z][\w+.-]{0,40}://[^\s/:@'\"]{0,256}):[^\s'\"]{0,1024}@")
 _CUT_CREDENTIALS = re.compile(r"((?<![\w+.-])[A-Za-z][\w+.-]{0,40}://[^\s/:@'\"]{0,256}):[^\s'\"]{0,1024}\Z")
-_VALUE = r"(?!\*\*\*)('[^']*'|\"[^\"]*\"|[^\s&;,'\")]+)"
+_CUT_OFF = r"… \([\d,]+ letters\)"
+_VALUE = rf"(?!\*\*\*|{_CUT_OFF}\Z)('[^']*'|\"[^\"]*\"|[^\s&;,'\")]+)"
 _NAMED = re.compile(rf"(?i)((?:password|passwd|pwd|token|secret)\s*(?:=|%3D)\s*){_VALUE}")
 _DECLARED = re.compile(rf"(?i)((?:password|passwd|pwd|secret)[\"']?\s*:\s*){_VALUE}")
 _BEARER = re.compile(r"(?i)(\bbearer\s+)[\w.~+/-]{8,}=*")
@@ -46,7 +47,8 @@ def storable(text: str, most: int = MOST_LETTERS) -> str:
     if len(shown) <= most and len(text) <= max(_LOOKED_AT, most):
         return shown
     tail = f"… ({len(text):,} letters)"
-    return shown[: most - len(tail)] + tail
+    # The cut may go through a mask: it is made whole, so that the text stays as it is if it is made storable again.
+    return without_secrets(shown[: most - len(tail) - len("***")]) + tail
 
 
 def text_of(error: BaseException) -> str:

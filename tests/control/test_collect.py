@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from seamark import faults
-from seamark.control import GRACE_SECONDS, BaseVersion, LiveRun
+from seamark.control import GRACE_SECONDS, BaseVersion, LiveRun, step_lease_name
 from seamark.control.staging import count_registered
 from seamark.ledger.objects import Objects
 from seamark.tables.collect import bases_to_keep
@@ -254,9 +254,9 @@ def test_a_base_is_kept_while_somebody_may_have_begun_to_read_it(written, newest
 
 
 @contextmanager
-def run_at_work(store, step: str, pins: dict[str, int | None], started: float):
-    with store.control.leases.held(f"step:{step}") as lease:
-        store.control.live.begin(LiveRun(f"run of {step}", step, lease, "changes", started, pins))
+def run_at_work(store, step: str, pins: dict[str, int | None], started: float, outputs: str = "sums"):
+    with store.control.leases.held(step_lease_name(step, outputs)) as lease:
+        store.control.live.begin(LiveRun(f"run of {step} to {outputs}", step, lease, "changes", started, pins))
         yield
 
 
@@ -272,6 +272,8 @@ def test_a_live_run_keeps_the_bases_that_it_may_read(folded, grace):
     with run_at_work(folded.store, "count", {"visits": 3}, began):  # it writes the table, and so reads it
         assert folded.store.gc(grace=grace).count == 0
     with run_at_work(folded.store, "another program's", {"visits": 3}, began):
+        assert folded.store.gc(grace=grace).count == 0
+    with run_at_work(folded.store, "add", {"visits": 3}, began, outputs="clicks"):  # a step of that name elsewhere
         assert folded.store.gc(grace=grace).count == 0
     assert folded.bases == [3, 2, 1, 0]
 

@@ -215,6 +215,7 @@ def peak_of(tmp_path: Path, rows: int, timeout: float) -> int:
     return int(ended.stdout.split()[-1])
 
 
+@pytest.mark.long
 @pytest.mark.scenario("T54")
 @pytest.mark.timeout(900)
 def test_sixty_rows_of_a_megabyte_and_a_driver_with_room_for_forty(tmp_path):

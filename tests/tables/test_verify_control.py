@@ -320,6 +320,29 @@ def test_chains_and_database_that_were_rewritten_together_do_not_hold_them(store
 
 
 @pytest.mark.scenario("L67")
+def test_a_table_that_was_removed_with_its_rows_is_missed_by_name_too(store, tmp_path):
+    heads = {name: head for name, head in store.heads().items() if name != "out"}
+    for table in ("block", "table_head"):
+        change(store, f"DELETE FROM {table} WHERE table_name = 'clicks'")
+    (tmp_path / "warehouse" / "clicks").rename(tmp_path / "away")
+    assert store.verify("clicks").ok  # it is declared, and was never written: nothing says otherwise
+    for which in (None, "clicks"):
+        (gone,) = store.verify(which, expect=heads).findings
+        assert (gone.table, gone.kind, gone.found) == ("clicks", "expected head", "no such table")
+
+
+@pytest.mark.scenario("L66")
+@pytest.mark.parametrize("column", ["head_hash", "table_name"])
+def test_a_name_that_no_file_can_have_is_a_finding(store, tmp_path, column):
+    change(store, f"UPDATE table_head SET {column} = 'a' || char(0) || 'b' WHERE table_name = 'clicks'")
+    config = load_config(
+        required=False, control=f"sqlite:///{tmp_path / 'control.db'}", warehouse=str(tmp_path / "warehouse")
+    )
+    kinds = {finding.kind for finding in verify_unopened(config).findings}
+    assert kinds & {"missing block", "unverifiable", "head row"}
+
+
+@pytest.mark.scenario("L67")
 def test_a_text_of_heads_is_read_and_one_that_is_none_is_refused():
     head = "f1620" + "ab" * 32
     assert read_heads(f"# written on Monday\n\nposts {head}\nclicks  {head.upper()}\n") == {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import seamark as sm
-from seamark.errors import SchemaChangeRefused
+from seamark.errors import LeaseHeld, SchemaChangeRefused
 from seamark.tables.evolve import grow_declared
 
 pytestmark = pytest.mark.scenario("X93")
@@ -74,6 +74,29 @@ def test_an_input_that_grows_while_a_run_computes_is_read_as_it_was_pinned(open_
     assert rows(old.table("o")) == [(1, '{"id":1,"c":"x"}')]
     assert isinstance(old.run().steps["f"].error, SchemaChangeRefused)
     assert positions(old) == {"a": 0}
+
+
+def test_a_table_beside_the_steps_that_cannot_grow_now_does_not_lose_their_report(
+    open_store: Any, rows: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    old = program(open_store())
+    old.table("notes", "id long", key="id").upsert([{"id": 1}])
+    old.table("a").upsert([{"id": 1, "c": "x"}])
+    new = program(open_store())
+    new.table("notes", "id long, text string", key="id")
+
+    def is_reserved(*_: Any) -> None:
+        raise LeaseHeld("write:notes", "somebody")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("seamark.tables.evolve._grow", is_reserved)
+        report = new.run()
+    assert report.ok
+    assert report.steps["f"].appended == 1
+    assert "declared columns were not added to all of ['notes']" in caplog.text
+    assert "text" not in open_store().table("notes").schema.names
+    new.run()
+    assert "text" in open_store().table("notes").schema.names
 
 
 @pytest.mark.parametrize("when", ["before the run", "while it computes"])

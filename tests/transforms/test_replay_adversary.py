@@ -171,6 +171,20 @@ def test_where_nothing_may_be_written_a_base_that_differs_is_named_and_said_to_b
 
 
 @pytest.mark.scenario("L62")
+def test_a_base_that_is_folded_while_the_chain_is_read_is_left_alone(folded):
+    stock, seen = folded.table("stock"), []
+
+    def write_and_fold(*_):
+        if not seen:
+            stock.upsert([{"id": 9, "n": 9, "f": 0.0}])
+            stock.fold()
+        seen.append(1)
+
+    assert folded.verify(rows=True, on_block=write_and_fold).findings == ()
+    assert folded.verify(rows=True).findings == ()
+
+
+@pytest.mark.scenario("L62")
 @pytest.mark.parametrize("what", BASE_CHANGES)
 def test_a_row_of_the_base_that_is_not_the_logs_is_named_and_the_next_fold_writes_the_base_anew(folded, tmp_path, what):
     alter, key = BASE_CHANGES[what]

@@ -7,6 +7,8 @@ import pytest
 from seamark.transforms.safe_sql import UnsafeSql, checked_query
 
 QUERIES = [
+    "SELECT id, name AS user, 'nowhere' AS place FROM {posts}",
+    "SELECT p.user, 'it is now' AS text FROM {posts} p",
     "SELECT id, text FROM {posts}",
     "SELECT id, upper(text) AS text FROM {posts}",
     "select concat(a.text, '!') as t from {posts} a left join {b} as b on a.id = b.id and b.x "
@@ -32,6 +34,13 @@ QUERIES = [
 ]
 
 UNSAFE = [
+    "SELECT id, current_timestamp AS at FROM {posts}",
+    "SELECT id FROM {posts} WHERE day < CURRENT_DATE",
+    "SELECT id, current_user FROM {posts}",
+    "SELECT id, TIMESTAMP 'now' AS at FROM {posts}",
+    "SELECT id, DATE ' Today ' AS day FROM {posts}",
+    "SELECT id, CAST('tomorrow Europe/Paris' AS timestamp) AS at FROM {posts}",
+    "SELECT id FROM {posts} TABLESAMPLE (50 PERCENT)",
     "INSERT OVERWRITE DIRECTORY '/x' USING csv SELECT 1",
     "SELECT * FROM parquet.`/etc/passwd`",
     "SELECT * FROM {posts}, parquet.`/x`",

@@ -8,7 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seamark.control import GRACE_SECONDS, BaseVersion, BlockEntry, LiveRun
+from seamark.control import (
+    GRACE_SECONDS,
+    BaseVersion,
+    BlockEntry,
+    LiveRun,
+    may_be_output,
+    outputs_of_lease,
+)
 from seamark.errors import LeaseHeld
 from seamark.ledger.objects import ChainFiles
 from seamark.tables.context import STAGING_FOLDER, TableContext
@@ -171,11 +178,14 @@ def bases_to_keep(written: Sequence[float | None], *, newest: int, since: float)
 
 
 def _may_read(source: TableSource, run: LiveRun) -> bool:
-    """Whether a run may read a table: one of its inputs or outputs. Of a step of another program the outputs are not
-    known, so that it may be any.
+    """Whether a run may read a table: one of its inputs or outputs.
+
+    What a step that this program does not know writes beside its outputs is not known either, so that it may be any.
     """
-    makers = source.context.makers
-    return source.name in run.pins or makers.get(source.name) == run.step or run.step not in makers.values()
+    makers, outputs = source.context.makers, outputs_of_lease(run.lease.name)
+    if source.name in run.pins or makers.get(source.name) == run.step or run.step not in makers.values():
+        return True
+    return outputs is not None and may_be_output(source.name, outputs)
 
 
 def _old_base_files(source: TableSource, kept: set[int], grace: float) -> list[Path]:

@@ -1,4 +1,4 @@
-"""What runs on the executors for a pandas function: whole keys in, rows or errors out. No Spark in here."""
+"""What runs on the executors for a pandas function: whole keys in, rows or errors out. No session in here."""
 
 from __future__ import annotations
 

@@ -270,11 +270,17 @@ class Pipeline:
         return report
 
     def grow_others(self, declared: Sequence[TableSource]) -> None:
-        """Commit columns that the program adds to tables that no step reads or writes; a step does so for its own."""
+        """Commit columns that the program adds to tables that no step reads or writes; a step does so for its own.
+
+        What prevents it is logged: the steps have run, and the next run or write tries again.
+        """
         touched = {source.name for step in self.steps.values() for source in all_tables(step.spec)}
         others = [source for source in declared if source.name not in touched]
-        if others:
-            grow_declared(others, self._context.control.index.heads())
+        try:
+            if others:
+                grow_declared(others, self._context.control.index.heads())
+        except SeamarkError as error:
+            log.warning("declared columns were not added to all of %s: %s", [other.name for other in others], error)
 
     def run_changelist(self, changes: ChangeList, config: RunConfig) -> RunReport:
         """Push given changes through the steps that read their tables, and those steps' changes on from there."""

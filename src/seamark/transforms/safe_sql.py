@@ -95,13 +95,20 @@ def _tokens(text: str, inputs: Collection[str]) -> list[_Token]:
 _WORDS = """
     all and any as between by case cube distinct else except exists filter for from group having ilike in intersect is
     join lateral like limit minus not offset on or over rlike rollup select sets some struct then union using values
-    when where within array map decimal tablesample pivot unpivot
+    when where within array map decimal pivot unpivot
 """
 _BEFORE_PARENTHESIS = frozenset(_WORDS.split())
 _NEVER_AN_OPERAND = _BEFORE_PARENTHESIS | {"with", "order", "sort", "cluster", "distribute", "partition", "window"}
 _TAKES_FROM = ("extract", "trim", "substring", "substr", "overlay")
 _LISTED_BY = ("group", "order", "sort", "cluster", "distribute", "partition")
 _JOINS_QUERIES = ("union", "except", "intersect", "minus")
+# Words that stand for a call without parentheses; and what a text means where Spark makes a date or moment of it.
+_CHANGING = """
+    current_timestamp current_date current_time localtimestamp localtime tablesample current_user session_user user
+    current_catalog current_database current_schema
+"""
+_NEVER_THE_SAME = frozenset(_CHANGING.split())
+_MOMENT = re.compile(r"[rR]?['\"]\s*(now|today|tomorrow|yesterday)\b.*['\"]", re.IGNORECASE | re.DOTALL)
 _UNFIT = {"table": "a table by its name", "recursive": "itself", "into": "a target", "identifier": "a name in a text"}
 
 
@@ -160,6 +167,8 @@ class _Reader:
             self._comma(frame)
         elif token.kind == "word":
             self._word(frame, begins=begins)
+        elif token.kind == "string" and _MOMENT.fullmatch(token.text):
+            raise UnsafeSql(f"{token.text[:40]} may stand for the moment at which it is asked")
         elif token.text == ";" or (token.text == "|" and self._at(1).text == ">"):
             raise UnsafeSql(f"it has a '{token.text}' within")
 
@@ -167,6 +176,8 @@ class _Reader:
         word = self._at(0).word
         if word in _UNFIT:
             raise UnsafeSql(f"with {word.upper()} it names {_UNFIT[word]}")
+        if word in _NEVER_THE_SAME and self._at(-1).text != "." and self._at(-1).word != "as":
+            raise UnsafeSql(f"{word.upper()} gives something else each time, or to somebody else")
         if word == "with" or (word == "using" and self._at(1).text != "("):
             raise UnsafeSql(f"it has {word.upper()} in an unusual place")
         if word == "select":

@@ -64,7 +64,7 @@ def look(path: Path, small: int = SMALL) -> Seen:
     try:
         # A pipe or device would keep a reader waiting for ever: nothing but a plain file is read.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):  # the latter: no file has such a name
         return Seen(instead="nothing")
     except OSError as error:
         return Seen(instead=_told(error))

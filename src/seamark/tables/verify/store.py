@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from seamark.control import Row, Snapshot
 from seamark.errors import ControlError
@@ -51,8 +52,12 @@ class Verification:
 
     def look(self, table: str, check: Callable[[], Iterable[Finding]]) -> None:
         """Take the findings of a check. One that cannot be made is a finding, and the others are made all the same."""
+        self.attempt(table, lambda: self.findings.extend(check()))
+
+    def attempt(self, table: str, work: Callable[[], None]) -> None:
+        """Do a part of the work. If it cannot be done that is a finding, and the rest is done all the same."""
         try:
-            self.findings += check()
+            work()
         except ControlError:
             raise  # without its database nothing of the store can be verified
         except Exception as error:
@@ -80,9 +85,9 @@ def verify_tables(
     work = Verification(context, snapshot, tables, is_whole=table is None)
     for name in tables:
         if name in work.heads:
-            _verify_table(work, name, on_block, rows=rows or replays)
+            work.attempt(name, partial(_verify_table, work, name, on_block, rows=rows or replays))
     for name in _related(work):
-        _read_facts(work, name, rows=replays)
+        work.attempt(name, partial(_read_facts, work, name, rows=replays))
     _verify_together(work)
     if expect is not None:
         chains = {name: facts.places for name, facts in work.facts.items()}
