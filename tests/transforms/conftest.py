@@ -1,8 +1,13 @@
-"""A blog with a step, written as small literal rows; and a recorder that says which keys a function was given."""
+"""A blog with a step, written as small literal rows; a recorder that says which keys a function was given;
+and programs of a few lines, for what counts as a change of a function."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import importlib
+import itertools
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import seamark as sm
+from seamark.transforms.definition import source_and_digest
 
 Row = tuple[Any, ...]
 
@@ -139,3 +145,43 @@ def rows() -> Callable[[sm.Table], list[Row]]:
 def frame() -> Callable[..., pa.Table]:
     """Literal rows as a frame for a table: `frame(posts, [(1, 100, "hello")])`."""
     return frame_of
+
+
+class Project:
+    """A folder with the file `steps` and beside it a package `pk`; each program takes the place of the one before."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._folder, self._monkeypatch = folder, monkeypatch
+        self._number = itertools.count()
+
+    def step(self, steps: str, helper: str = "", **more: str) -> Any:
+        """The function `step` of a program; `more` are files of the package `pk`."""
+        self.forget()
+        folder = self._folder / f"program_{next(self._number)}"
+        (folder / "pk" / "deep").mkdir(parents=True)
+        for package in ("pk", "pk/deep"):
+            (folder / package / "__init__.py").write_text("")
+        (folder / "pk" / "deep" / "text.py").write_text(textwrap.dedent(helper))
+        for name, text in more.items():
+            (folder / "pk" / f"{name}.py").write_text(textwrap.dedent(text))
+        (folder / "steps.py").write_text(textwrap.dedent(steps))
+        self._monkeypatch.syspath_prepend(str(folder))
+        importlib.invalidate_caches()
+        return importlib.import_module("steps").step
+
+    def digest(self, steps: str, helper: str = "", **more: str) -> str:
+        """The digest of the function `step` of a program."""
+        return source_and_digest("step", self.step(steps, helper, **more), None)[1]
+
+    @staticmethod
+    def forget() -> None:
+        """Unload the program."""
+        for name in [name for name in sys.modules if name.partition(".")[0] in ("steps", "pk")]:
+            del sys.modules[name]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+    """A folder for programs whose function `step` is looked at."""
+    yield Project(tmp_path / "project", monkeypatch)
+    Project.forget()

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-import itertools
 import json
 import logging
 import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,42 +19,6 @@ from seamark.transforms.definition import Definition, source_and_digest
 from seamark.transforms.function_form import form_of
 
 pytestmark = pytest.mark.scenario("X94")
-
-
-class Project:
-    """A folder with the file `steps` and beside it a package `pk`; each program takes the place of the one before."""
-
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._folder, self._monkeypatch = folder, monkeypatch
-        self._number = itertools.count()
-
-    def step(self, steps: str, helper: str = "") -> Any:
-        """The function `step` of a program."""
-        self.forget()
-        folder = self._folder / f"program_{next(self._number)}"
-        (folder / "pk" / "deep").mkdir(parents=True)
-        for package in ("pk", "pk/deep"):
-            (folder / package / "__init__.py").write_text("")
-        (folder / "pk" / "deep" / "text.py").write_text(textwrap.dedent(helper))
-        (folder / "steps.py").write_text(textwrap.dedent(steps))
-        self._monkeypatch.syspath_prepend(str(folder))
-        importlib.invalidate_caches()
-        return importlib.import_module("steps").step
-
-    def digest(self, steps: str, helper: str = "") -> str:
-        """The digest of the function `step` of a program."""
-        return digest_of(self.step(steps, helper))
-
-    @staticmethod
-    def forget() -> None:
-        for name in [name for name in sys.modules if name.partition(".")[0] in ("steps", "pk")]:
-            del sys.modules[name]
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
-    yield Project(tmp_path / "project", monkeypatch)
-    Project.forget()
 
 
 def digest_of(function: Any) -> str:
@@ -244,7 +205,7 @@ FROM_A_PACKAGE = {
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
-def test_a_change_is_seen_wherever_it_is(project: Project, program: str) -> None:
+def test_a_change_is_seen_wherever_it_is(project: Any, program: str) -> None:
     assert "1" in program
     once = project.digest(program)
     assert project.digest(f"# a comment\n{textwrap.dedent(program)}") == once
@@ -257,13 +218,13 @@ def _changed(program: str) -> str:
 
 
 @pytest.mark.parametrize("program", FROM_A_PACKAGE.values(), ids=FROM_A_PACKAGE)
-def test_a_helper_in_a_package_is_followed(project: Project, program: str) -> None:
+def test_a_helper_in_a_package_is_followed(project: Any, program: str) -> None:
     once = project.digest(program, HELPER)
     assert project.digest(program, f"# the same\n{HELPER}") == once
     assert project.digest(program, _changed(HELPER)) != once
 
 
-def test_names_of_the_function_itself_are_not_those_of_the_module(project: Project) -> None:
+def test_names_of_the_function_itself_are_not_those_of_the_module(project: Any) -> None:
     """`posts` is a table in the module and a frame in the function: what the module's holds does not count."""
     program = """
         posts, n, found, error = [1], [1], [1], [1]
@@ -280,13 +241,13 @@ def test_names_of_the_function_itself_are_not_those_of_the_module(project: Proje
     assert project.digest(program) == project.digest(program.replace("[1]", "[2]"))
 
 
-def test_where_the_project_lies_does_not_count(project: Project) -> None:
+def test_where_the_project_lies_does_not_count(project: Any) -> None:
     program = "from pathlib import Path\nDATA = Path(__file__).parent / 'x.csv'\nNAME = __file__[:-9]\n"
     program += "def step(x): return DATA, NAME.rpartition('/')[0]\n"
     assert project.digest(program) == project.digest(program)
 
 
-def test_what_functions_write_to_is_no_constant(project: Project) -> None:
+def test_what_functions_write_to_is_no_constant(project: Any) -> None:
     """A cache is empty in one process and full in another: neither is a change of the function."""
     program = """
         CACHE, CALLS, COUNT = {}, [], 0
@@ -343,7 +304,7 @@ def test_the_digest_is_the_same_in_every_process(tmp_path: Path) -> None:
     assert "0x" not in told.pop()
 
 
-def test_circles_of_every_kind_come_to_an_end(project: Project) -> None:
+def test_circles_of_every_kind_come_to_an_end(project: Any) -> None:
     program = """
         import functools, sys
         class Node:
@@ -363,12 +324,12 @@ def test_circles_of_every_kind_come_to_an_end(project: Project) -> None:
     assert form.unfollowed == {}
 
 
-def test_what_is_nested_too_deeply_is_said(project: Project) -> None:
+def test_what_is_nested_too_deeply_is_said(project: Any) -> None:
     program = "DEEP = []\nfor _ in range(100_000):\n    DEEP = [DEEP]\ndef step(x): return DEEP, x\n"
     assert form_of(project.step(program)).unfollowed == {"step": "what it uses is nested too deeply"}
 
 
-def test_installed_packages_are_not_looked_into(project: Project) -> None:
+def test_installed_packages_are_not_looked_into(project: Any) -> None:
     program = """
         import json, logging, math
         import pandas as pd
@@ -386,7 +347,7 @@ def test_installed_packages_are_not_looked_into(project: Project) -> None:
 # --- what cannot be followed ------------------------------------------------------------------------------------------
 
 
-def test_what_cannot_be_followed_is_said_once_with_its_name_and_version(project: Project, caplog: Any) -> None:
+def test_what_cannot_be_followed_is_said_once_with_its_name_and_version(project: Any, caplog: Any) -> None:
     program = """
         import collections, io
         import pandas as pd
@@ -424,7 +385,7 @@ def scaling(ds: sm.DataStore, function: Any) -> tuple[sm.Table, sm.Table]:
     return numbers, scaled
 
 
-def test_a_changed_constant_is_asked_about(open_store: Any, project: Project, rows: Any) -> None:
+def test_a_changed_constant_is_asked_about(open_store: Any, project: Any, rows: Any) -> None:
     numbers, scaled = scaling(before := open_store(), project.step(SCALE))
     numbers.upsert([{"id": 1, "n": 5}])
     before.run()
@@ -437,7 +398,7 @@ def test_a_changed_constant_is_asked_about(open_store: Any, project: Project, ro
 
 
 def test_a_chain_of_an_earlier_version_is_taken_over_without_asking(
-    open_store: Any, project: Project, monkeypatch: Any
+    open_store: Any, project: Any, monkeypatch: Any
 ) -> None:
     plain = Definition.set_transform
 

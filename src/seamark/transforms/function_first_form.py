@@ -22,7 +22,7 @@ def first_digest(function: Callable[..., Any]) -> str | None:
     """The digest of a function in the first form, or None if that form could not tell it."""
     try:
         normal = "\n".join(_normal_forms(inspect.unwrap(function), set()))
-    except (OSError, TypeError, SyntaxError, ValueError):
+    except Exception:  # it has no source, or what it names cannot even be looked at
         return None
     return hashlib.sha256(normal.encode()).hexdigest()
 

@@ -8,13 +8,14 @@ import importlib
 import importlib.util
 import inspect
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import EnumMeta
-from types import FunctionType, MethodType, ModuleType
+from types import ClassMethodDescriptorType, FunctionType, MethodType, ModuleType
 
 from seamark.transforms.function_names import Imported, Uses
 from seamark.transforms.function_syntax import file_of_class
-from seamark.transforms.function_values import container_items
+from seamark.transforms.function_values import is_container, is_of_no_account, is_value
 from seamark.transforms.project_files import is_installed
 
 NOTHING = object()
@@ -27,6 +28,7 @@ class Met:
     value: object
     owner: object = NOTHING
     is_foreign: bool = False  # found in an installed module: counts only if it is the project's all the same
+    is_held: bool = False  # by a closure, object or class of the project, and not only imported
     taken: int = 0  # how many attributes were followed
 
 
@@ -34,11 +36,13 @@ class Met:
 class Lookup:
     """Names and whose they are. `package` is the project's even if it is installed.
 
-    `written` holds what functions write to while they run: names of modules and closures, attributes, containers.
+    `written` holds what functions write to while they run: names of modules and closures, attributes, containers;
+    `failed` which modules cannot be imported, and why: they are tried once.
     """
 
     package: str
     written: set[object]
+    failed: dict[str, str]
 
     # --- names --------------------------------------------------------------------------------------------------------
 
@@ -50,7 +54,7 @@ class Lookup:
             return Met(NOTHING)
         closed = closure_of(function)
         if name in closed:
-            return Met(closed[name])
+            return Met(closed[name], is_held=True)
         if name.startswith("__") and name.endswith("__"):
             return Met(NOTHING)  # where the module lies, and what it is called
         return Met(function.__globals__.get(name, NOTHING))
@@ -68,7 +72,11 @@ class Lookup:
         return self.along(Met(module), (wanted.name,))
 
     def _module(self, name: str) -> ModuleType | None:
-        """A module that a function imports when it is called; None if it is an installed one that nobody has yet."""
+        """A module that a function imports when it is called; None if it is an installed one that nobody has yet.
+
+        One of the project's is imported: looking at its text would give another form than looking at it once it is
+        loaded, so that the step would seem changed as soon as it has run.
+        """
         if name in sys.modules:
             return sys.modules[name]
         top = name.partition(".")[0]
@@ -77,7 +85,14 @@ class Lookup:
             raise ImportError(f"there is no module named '{top}'")
         if is_installed(top, found.origin, self.package):
             return None
-        return importlib.import_module(name)
+        if name not in self.failed:
+            try:
+                return importlib.import_module(name)
+            except ImportError as error:
+                self.failed[name] = str(error)
+            except (Exception, SystemExit) as error:  # a module may do anything when it is imported
+                self.failed[name] = f"{type(error).__name__}: {error}"
+        raise ImportError(self.failed[name])
 
     # --- attributes ---------------------------------------------------------------------------------------------------
 
@@ -123,6 +138,10 @@ class Lookup:
         plain = plain_function(value)
         return self.is_projects_class(type(value)) or (plain is not None and self.is_projects_function(plain))
 
+    def is_projects_file(self, module: str, path: str | None) -> bool:
+        """Whether a module, loaded or not, is the project's."""
+        return not is_installed(module, path, self.package)
+
     def is_projects_function(self, function: FunctionType) -> bool:
         """Whether a function is the project's."""
         return not is_installed(function.__module__, function.__code__.co_filename, self.package)
@@ -131,13 +150,29 @@ class Lookup:
         """Whether a class is the project's."""
         return not is_installed(kind.__module__, file_of_class(kind), self.package)
 
+    def hidden_base(self, kind: type) -> type | None:
+        """The class among those that a class is made from whose objects hold what Python cannot show; None if none."""
+        for base in kind.__mro__:
+            path = getattr(sys.modules.get(base.__module__), "__file__", None) or ""
+            is_known = path.endswith(".py") or is_value(base) or is_of_no_account(base)
+            if not is_known and not self.is_projects_class(base):
+                return base
+        return None
+
+    def has_foreign_base(self, kind: type) -> bool:
+        """Whether a class is made from one of a package that does something with its objects."""
+        idle = ("abc", "typing", "collections.abc", "enum")
+        bases = [base for base in kind.__mro__ if base is not object and base.__module__ not in idle]
+        return any(not self.is_projects_class(base) for base in bases)
+
     # --- what is written to -------------------------------------------------------------------------------------------
 
     def note_written(self, function: FunctionType, owner: object, uses: Uses) -> None:
         """Remember what a function writes to."""
         for chain in sorted(uses.written, key=lambda chain: chain.text):
             if chain.attributes or not isinstance(chain.first, str):
-                self._note(self.first(function, chain.first), chain.attributes)
+                with suppress(ImportError):  # that is said where it is read
+                    self._note(self.first(function, chain.first), chain.attributes)
             else:
                 self.written.add(_place(function, chain.first))
                 self._note(Met(function.__globals__.get(chain.first, NOTHING)), ())
@@ -151,7 +186,7 @@ class Lookup:
             self.written.add((id(holder), attributes[-1]))
         else:
             target = met.value
-        if container_items(target) is not None:
+        if is_container(target):
             self.written.add(id(target))
 
 
@@ -167,14 +202,16 @@ def _in_class(kind: type, name: str) -> Met | None:
     found = inspect.getattr_static(kind, name, NOTHING)
     if _is_method(found):
         return Met(found, owner=kind)
-    return None if found is NOTHING else Met(found)
+    if isinstance(found, ClassMethodDescriptorType):  # of a class in C that this one is made from
+        return Met(getattr(kind, name))
+    return None if found is NOTHING else Met(found, is_held=True)
 
 
 def _in_object(value: object, name: str) -> Met | None:
     found = inspect.getattr_static(value, name, NOTHING)
     if _is_method(found) and name not in getattr(value, "__dict__", {}):
         return Met(found, owner=value)
-    return None if found is NOTHING else Met(getattr(value, name, NOTHING))
+    return None if found is NOTHING else Met(getattr(value, name, NOTHING), is_held=True)
 
 
 def _is_method(found: object) -> bool:

@@ -66,6 +66,13 @@ def uses_of(node: FunctionNode) -> Uses:
     return Uses(tuple(free), tuple(sorted(set(finder.own))), frozenset(finder.written), frozenset(finder.own_written))
 
 
+def default_names(node: FunctionNode) -> set[str]:
+    """The names that the defaults of a function end in: `int`, or `floor` of `math.floor`."""
+    given = [default for default in (*node.args.defaults, *node.args.kw_defaults) if default is not None]
+    chains = [named for default in given if (named := _chain_of(default)) is not None]
+    return {attributes[-1] if attributes else first for first, attributes in chains}
+
+
 _Bound: TypeAlias = dict[str, Imported | None]
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, *_COMPREHENSIONS)

@@ -14,31 +14,80 @@ from types import EllipsisType, MappingProxyType, NoneType, NotImplementedType
 from typing import Any
 from uuid import UUID
 
-_PLAIN = (NoneType, bool, int, float, complex, bytes, bytearray, range, slice, EllipsisType, NotImplementedType)
-_SHOWN = (Decimal, Fraction, UUID, date, datetime, time, timedelta, timezone, tzinfo)
+_PLAIN = (NoneType, bool, int, float, complex, bytes, bytearray, EllipsisType, NotImplementedType)
+_SHOWN = (range, Decimal, Fraction, UUID, date, datetime, time, timedelta, timezone, tzinfo)
+_BASES = (int, float, complex, bytes, bytearray, Decimal, Fraction, UUID, date, timedelta)
+_MOMENT = ("year", "month", "day", "hour", "minute", "second", "microsecond", "fold")
 _SEQUENCES = (tuple, list, deque, set, frozenset)
 _MAPPINGS = (dict, OrderedDict, defaultdict, Counter, MappingProxyType)
+_KNOWN = (*_BASES, *_SEQUENCES, dict, str, time, tzinfo, PurePath, Enum, type)
+_ADDRESS = re.compile(r"\bat 0x[0-9A-Fa-f]+")
 # Objects of these packages do not decide what a function gives: tables and stores, loggers, locks, annotations.
-_OF_NO_ACCOUNT = ("seamark", "logging", "threading", "_thread", "typing", "types", "abc", "weakref", "contextvars")
+_OF_NO_ACCOUNT = ("seamark", "logging", "threading", "_thread", "typing", "abc", "weakref", "contextvars")
 
 
-def value_text(value: object, folder: str) -> str | None:
-    """A constant as text, or None if the value is no constant. Files of the project's folder are named from there."""
+def plain_text(value: object, folder: str) -> str | None:
+    """A constant of one of Python's simplest types as text, or None if it is something else."""
     kind = type(value)
     if kind is str:
         return repr(_from(folder, str(value)))
-    if kind in _PLAIN or (isinstance(value, _SHOWN) and not isinstance(value, Enum)):
-        return repr(value)
+    return repr(value) if kind in _PLAIN else None
+
+
+def value_text(value: object, folder: str) -> str | None:
+    """A constant of Python's or a package's as text, or None if the value is no constant.
+
+    Files of the project's folder are named from there.
+    """
+    if isinstance(value, _SHOWN) and not isinstance(value, Enum):
+        return _without_address(repr(value))
     if isinstance(value, PurePath):
         return f"path({_from(folder, str(value))!r})"
     if isinstance(value, re.Pattern):
-        return f"pattern({value.pattern!r}, {value.flags})"
-    top = kind.__module__.partition(".")[0]
+        return f"pattern({value.pattern[:]!r}, {value.flags})"  # a slice of a text is a text, whatever class that is of
+    top = type(value).__module__.partition(".")[0]
     if top == "numpy":
         return _array_text(value)
     if top == "pyspark" and hasattr(value, "jsonValue"):  # a type or a schema
         return f"type({value.json()})"  # type: ignore[attr-defined]
     return None
+
+
+def base_text(value: object, folder: str) -> str | None:
+    """What an object of a class that is made from one of Python's values is worth; None for any other object.
+
+    It asks nothing of the class itself, which may show its objects as it likes.
+    """
+    if isinstance(value, datetime | time):
+        return moment_text(value)
+    if isinstance(value, str):
+        return repr(_from(folder, str.__str__(value)))
+    if isinstance(value, PurePath):
+        return f"path({_from(folder, PurePath.__str__(value))!r})"
+    if is_array(type(value)):
+        return _array_text(value)
+    base = next((base for base in _BASES if isinstance(value, base)), None)
+    return None if base is None else _without_address(base.__repr__(value))
+
+
+def moment_text(value: datetime | time) -> str:
+    """A moment as text, but for its time zone."""
+    return f"moment({', '.join(repr(getattr(value, name)) for name in _MOMENT if hasattr(value, name))})"
+
+
+def is_array(kind: type) -> bool:
+    """Whether a class is made from NumPy's arrays."""
+    return any(base.__name__ == "ndarray" and base.__module__ == "numpy" for base in kind.__mro__)
+
+
+def is_value(kind: type) -> bool:
+    """Whether all that objects of a class hold is known: as constant, as container, or by their attributes."""
+    return kind is object or issubclass(kind, (*_KNOWN, BaseException)) or is_array(kind)
+
+
+def _without_address(text: str) -> str | None:
+    """A text that Python shows a value as; None if it has an address, which is another one in every process."""
+    return None if _ADDRESS.search(text) else text
 
 
 def _from(folder: str, text: str) -> str:
@@ -64,12 +113,18 @@ def held_items(value: object) -> list[tuple[object, ...]]:
     """What a container, or an object of a class made from one, holds; nothing for any other object."""
     if isinstance(value, _MAPPINGS):
         return list(value.items())
+    if isinstance(value, BaseException):
+        return [(entry,) for entry in value.args]
     return [(entry,) for entry in value] if isinstance(value, _SEQUENCES) else []
 
 
-def is_of_no_account(value: object) -> bool:
-    """Whether an object, whatever it holds, has no part in what a function gives."""
-    kind = type(value)
+def is_container(value: object) -> bool:
+    """Whether a value is one of Python's own containers, or of a class made from one."""
+    return isinstance(value, (*_SEQUENCES, *_MAPPINGS))
+
+
+def is_of_no_account(kind: type) -> bool:
+    """Whether objects of a class, whatever they hold, have no part in what a function gives."""
     if kind.__module__.partition(".")[0] in _OF_NO_ACCOUNT:
         return True
     return kind.__module__.startswith("pyspark") and kind.__name__ in ("SparkSession", "SparkContext")
