@@ -375,3 +375,15 @@ def test_a_form_is_the_one_that_earlier_versions_have_recorded(project: Any) -> 
     assert form.unfollowed == {}
     recorded = "0df27b4512c3ffc0bb19670eaf20bc128cfabc46e1fbb7dfaeb8111a4f737c64"
     assert hashlib.sha256(form.text.encode()).hexdigest() == recorded
+
+
+def test_functions_that_packages_have_made_with_cython_are_the_packages(project: Any) -> None:
+    program = """
+        import pyarrow as pa
+        from numpy.random import normal
+        from pyarrow import table
+        def step(x): return pa.array(x), table(x), normal(x)
+    """
+    form = form_of(project.step(program))
+    assert form.unfollowed == {}
+    assert " with " not in form.text

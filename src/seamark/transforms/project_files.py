@@ -16,7 +16,7 @@ _ALWAYS_INSTALLED = ("seamark", "pyspark", "py4j")  # a cluster has them in fold
 def is_installed(module: str | None, path: str | None, package: str = "") -> bool:
     """Whether a module is Python's or a package's. What belongs to `package` never is: the project may be installed."""
     top = (module or "").partition(".")[0]
-    if top in _ALWAYS_INSTALLED:
+    if top in _ALWAYS_INSTALLED or top.startswith("_cython_"):  # where Cython keeps the types of its functions
         return True
     if package and top == package:
         return False
