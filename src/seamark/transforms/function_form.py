@@ -317,7 +317,7 @@ class _Walk:
         """Something of a package that was made from functions of the project: by a decorator, a UDF, a dispatcher."""
         held = [e for entry in (wrapped, *closed) for e in callables_in(entry) if self.lookup.is_projects(e)]
         parts = [self.form(entry, path) for entry in held]
-        if wrapped is not None and wrapped not in held and is_bound(wrapped):
+        if is_bound(wrapped) and not self.lookup.is_projects(wrapped):
             parts += [text for text in [self.form(wrapped, path)] if text]
         kind = getattr(value, "returnType", None)  # of a Spark UDF
         if kind is not None:
