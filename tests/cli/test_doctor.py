@@ -3,6 +3,7 @@
 import sqlite3
 
 import pytest
+from tests.control.older_database import make_version_1, version_on_disk
 
 from seamark import DataStore
 
@@ -105,6 +106,26 @@ def test_a_database_of_a_newer_seamark(call, project):
     told = call("doctor", "--json", folder=project)
     assert told.code == 1
     assert "schema version 99" in checks_of(told)["database"]["found"]
+
+
+@pytest.mark.scenario("C30")
+def test_a_database_of_an_older_seamark_stays_one_and_is_called_one(call, empty_project):
+    url = make_version_1(f"sqlite:///{empty_project / 'seamark.db'}")
+    for _ in range(2):
+        found = checks_of(call("doctor", "--json", folder=empty_project))["database schema"]
+        assert (found["state"], found["found"]) == (
+            "ok",
+            "version 1; this Seamark knows versions up to 2, and the first write brings it up to 2: "
+            "an older one cannot use it from then on",
+        )
+    assert version_on_disk(url) == 1
+
+
+@pytest.mark.scenario("C30")
+def test_a_database_without_tables_has_no_version_yet(call, empty_project):
+    (empty_project / "seamark.db").touch()
+    found = checks_of(call("doctor", "--json", folder=empty_project))["database schema"]["found"]
+    assert found == "not there yet, made by the first write; this Seamark knows versions up to 2"
 
 
 @pytest.mark.scenario("C30")

@@ -1,13 +1,12 @@
 """Keys of any length: an index of PostgreSQL holds no text of more than a few kilobytes."""
 
 import sqlite3
-from pathlib import Path
 
 import pytest
+from tests.control.older_database import VERSION_1
 
 from seamark.control import CommitRequest, Control, CoveredKey, FailedKey, RunRecord
 
-VERSION_1 = (Path(__file__).parent / "version_1.sql").read_text()
 LONG = '{"url":"' + "".join(f"{number:x}" for number in range(200_000)) + '"}'
 LONGER = LONG + " "  # differs only at its end
 SHORT = '{"url":"short"}'

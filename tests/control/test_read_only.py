@@ -3,17 +3,15 @@
 import json
 import shutil
 import sqlite3
-from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, inspect
+from tests.control.older_database import VERSION_1
 from tests.readers import files_of, read_only, run_as_reader
 
 from seamark.control import Control
 from seamark.control.schema import SCHEMA_VERSION
 from seamark.errors import ControlUnavailable
-
-VERSION_1 = (Path(__file__).parent / "version_1.sql").read_text()
 
 LOOK = """
 import json, sys
@@ -110,6 +108,23 @@ def test_an_older_database_is_read_as_if_it_were_brought_up(folder):
     assert (told["heads"], told["live"]) == (["posts"], 0)
     assert REFUSED in told["refused"]
     assert SCHEMA_VERSION > 1
+
+
+@pytest.mark.scenario("T62")
+@pytest.mark.parametrize("versions", [[], [1, 2]], ids=["none", "two"])
+def test_a_database_that_does_not_say_its_version_is_refused_as_if_it_could_be_written(folder, versions):
+    with sqlite3.connect(folder / "control.db") as damaged:
+        damaged.execute("CREATE TABLE seamark_schema (version INTEGER)")
+        damaged.executemany("INSERT INTO seamark_schema VALUES (?)", [(version,) for version in versions])
+    damaged.close()
+    shown = ", ".join(map(str, versions)) or "none"
+    with read_only(folder):
+        told = run_as_reader(LOOK, str(folder / "control.db"), cwd=folder)
+    assert "seamark.errors.ControlUnavailable: the control database sqlite:///" in told.stderr
+    assert (
+        f"does not say which schema it has: versions {shown}. Nothing was changed. Hint: restore it from a copy"
+        in told.stderr
+    )
 
 
 # --- nothing there yet ------------------------------------------------------------------------------------------------

@@ -1,35 +1,19 @@
 """A control database that an older version made is brought up by the first who writes to it, and read before that."""
 
 import threading
-from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, inspect, make_url, select, text
+from sqlalchemy import inspect, select, text
+from tests.control.older_database import make_version_1, plainly, version_on_disk
 
 from seamark.control import Control, upgrade
 from seamark.control.schema import SCHEMA_VERSION, metadata, seamark_schema
-
-VERSION_1 = (Path(__file__).parent / "version_1.sql").read_text()
 
 
 @pytest.fixture
 def version_1(control_url):
     """A control database as version 1 left it, with a table in it."""
-    url = make_url(control_url)
-    engine = create_engine(url.set(drivername="postgresql+psycopg") if url.get_backend_name() == "postgresql" else url)
-    with engine.begin() as connection:
-        for statement in VERSION_1.split(";"):
-            if statement.strip():
-                connection.execute(text(statement))
-        connection.execute(text("INSERT INTO seamark_schema VALUES (1)"))
-        connection.execute(
-            text(
-                "INSERT INTO table_head VALUES ('posts', 'did:odf:posts', 'root', 'posts-0', 0, 0, 1704110400000,"
-                " 'posts-0', NULL, NULL)"
-            )
-        )
-    engine.dispose()
-    return control_url
+    return make_version_1(control_url)
 
 
 def _shape(connection):
@@ -46,13 +30,8 @@ def _shape(connection):
 
 def _stands(url):
     """The version and the tables that a database has on its disk, looked at without Seamark."""
-    parsed = make_url(url)
-    engine = create_engine(parsed.set(drivername="postgresql+psycopg") if "postgres" in url else parsed)
-    with engine.connect() as connection:
-        version = connection.execute(text("SELECT version FROM seamark_schema")).scalar_one()
-        tables = set(inspect(connection).get_table_names())
-    engine.dispose()
-    return version, tables
+    with plainly(url) as connection:
+        return version_on_disk(url), set(inspect(connection).get_table_names())
 
 
 @pytest.mark.scenario("T62")
@@ -62,8 +41,7 @@ def test_an_older_database_can_be_looked_at_and_stays_as_it_is(version_1):
     for _ in range(2):
         assert opened.index.head("posts").head_hash == "posts-0"
         assert opened.live.all() == []  # of which the older version knew nothing
-        with opened.database.read() as connection:
-            assert connection.execute(select(seamark_schema.c.version)).all() == [(SCHEMA_VERSION,)]
+        assert opened.database.version() == 1
     assert _stands(version_1) == before
 
     assert opened.leases.acquire("step:feed") is not None

@@ -13,6 +13,7 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, OperationalError
 
+from seamark.control.older import READING_VERSION, hold_version, keep_readers_off, read_older_versions
 from seamark.control.postgres import check_schema, lock_schema, open_engine
 from seamark.control.schema import SCHEMA_VERSION, metadata, seamark_schema
 from seamark.control.sqlite import (
@@ -37,8 +38,8 @@ LOCK_TIMEOUT_SECONDS = 15
 class Database:
     """A control database on SQLite or PostgreSQL.
 
-    Opening one and reading it writes nothing. Its tables are made, or brought up from an older version, by the first
-    transaction that writes: others may go on with an older Seamark while somebody only looks.
+    Opening one and reading it writes nothing, and needs no right to. Its tables are made, or brought up from an older
+    version, by the first transaction that writes: others may go on with an older Seamark while somebody only looks.
 
     `schema` is the schema of a PostgreSQL database that they lie in, made as well; without it the one that the
     connection finds first.
@@ -53,7 +54,8 @@ class Database:
             self._check_schema(schema)
         self._file = database_file(self._url) if self.is_sqlite else None
         self.is_read_only = is_read_only(self._file)  # a file, or its folder, without the right to write there
-        self._engine = sqlite_engine(self._url, limit) if self.is_sqlite else open_engine(self._url, schema, limit)
+        engine = sqlite_engine(self._url, limit) if self.is_sqlite else open_engine(self._url, schema, limit)
+        self._engine = read_older_versions(engine)
         self._nothing = empty_engine()
         self._is_ready = False  # the tables are known to be there, in this version
         try:
@@ -70,29 +72,28 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A transaction that sees one state of the database and changes nothing."""
-        with self._reachable():
-            found = self._standing_version()
-            engine = self._nothing if found is None else self._engine
-            with engine.connect() as connection:
-                if found is not None and found < SCHEMA_VERSION:
-                    # For this transaction alone: it is taken back at its end.
-                    connection = connection.execution_options(**{WRITING: True})
-                    self._bring_up(connection)
-                yield connection
+        """A transaction that changes nothing; each statement in it may see a later state than the one before."""
+        with self._reachable(), self._reading() as connection:
+            yield connection
 
     @contextmanager
     def read_at_once(self) -> Iterator[Connection]:
-        """The same where several statements must see one state; on PostgreSQL each would see a later one otherwise."""
-        with self._reachable():
-            found = self._standing_version()
-            with (self._nothing if found is None else self._engine).connect() as plain:
-                is_older = found is not None and found < SCHEMA_VERSION
-                isolation = {} if plain.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
-                connection = plain.execution_options(**isolation, **({WRITING: True} if is_older else {}))
-                if is_older:
-                    self._bring_up(connection)
-                yield connection
+        """The same where several statements must see one state."""
+        with self._reachable(), self._reading("REPEATABLE READ") as connection:
+            yield connection
+
+    @contextmanager
+    def _reading(self, isolation: str | None = None) -> Iterator[Connection]:
+        found = self._standing_version()
+        with (self._nothing if found is None else self._engine).connect() as connection:
+            if isolation is not None and connection.dialect.name != "sqlite":  # there, each transaction sees one state
+                connection = connection.execution_options(isolation_level=isolation)
+            if found is not None and found < SCHEMA_VERSION:
+                hold_version(connection)
+                found = self._version(connection)  # somebody may have brought it up since
+                if found is not None and found < SCHEMA_VERSION:
+                    connection = connection.execution_options(**{READING_VERSION: found})
+            yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
@@ -139,15 +140,19 @@ class Database:
         self._engine.dispose()
         self._nothing.dispose()
 
+    def version(self) -> int | None:
+        """The version of the tables on disk, which the first write brings up to this one; None while there are none."""
+        with self._reachable():
+            return self._standing_version()
+
     @contextmanager
     def _reachable(self) -> Iterator[None]:
         try:
             yield
-        except DatabaseError as error:
-            # SQLite says of a file that is none of its own just DatabaseError; the kinds below it are other matters
-            if isinstance(error, OperationalError) or type(error) is DatabaseError:
-                raise self._unavailable(error) from error
-            raise
+        except DBAPIError as error:
+            if not _is_outside_trouble(error):
+                raise
+            raise self._unavailable(error) from error
 
     def _unavailable(self, error: DBAPIError) -> ControlUnavailable:
         said = str(error.orig).strip()
@@ -210,6 +215,7 @@ class Database:
             metadata.create_all(connection)
             connection.execute(insert(seamark_schema).values(version=SCHEMA_VERSION))
         elif found < SCHEMA_VERSION:
+            keep_readers_off(connection)
             upgrade(connection, found)
 
     def _check_schema(self, schema: str) -> None:
@@ -287,6 +293,8 @@ _HINTS = (
     ("resolve host", "correct the host in `control`, or check the network's name service."),
     ("does not exist", "create it, or correct its name in `control`."),
     ("permission denied", "give the user the right to it on the server."),
+    ("idle-in-transaction timeout", "this machine was too busy, or asleep, in the middle of a transaction: run again."),
+    ("terminating connection", "the server was stopped, or ended the connection: run again when it is up."),
 )
 
 
@@ -295,6 +303,21 @@ def _hint_for(reason: str) -> str:
         if sign.lower() in reason.lower():
             return hint
     return "check that it runs and that the URL, user and password are right; `seamark doctor` tries it."
+
+
+# What PostgreSQL refuses for reasons outside of the statement: a right that is missing; the connection (08), the state
+# of the transaction, such as read-only or idle for too long (25), and whoever runs the server (57).
+_NO_RIGHT = "42501"
+_OUTSIDE_CLASSES = ("08", "25", "57")
+
+
+def _is_outside_trouble(error: DBAPIError) -> bool:
+    """Whether the database could not be used, rather than that it was asked for something wrong."""
+    # SQLite says of a file that is none of its own just DatabaseError; the kinds below it are other matters
+    if isinstance(error, OperationalError) or type(error) is DatabaseError or error.connection_invalidated:
+        return True
+    sqlstate = getattr(error.orig, "sqlstate", None) or ""
+    return sqlstate == _NO_RIGHT or sqlstate.startswith(_OUTSIDE_CLASSES)
 
 
 def _is_lock_timeout(error: OperationalError) -> bool:

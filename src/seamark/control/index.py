@@ -231,7 +231,7 @@ class Index:
         place = func.row_number().over(partition_by=run.c.step, order_by=(run.c.started.desc(), run.c.run_id.desc()))
         ranked = select(run, place.label("place")).where(ours).subquery()
         newest = select(*[ranked.c[column.name] for column in run.c]).where(ranked.c.place == 1).order_by(ranked.c.step)
-        with self._database.read() as connection:
+        with self._database.read_at_once() as connection:  # a run that ends between the two would be counted in one
             totals = connection.execute(counted.order_by(run.c.step, run.c.outcome)).all()
             last = [_run(row) for row in connection.execute(newest)]
         return [_totals(record, [row for row in totals if row.step == record.step]) for record in last]

@@ -82,8 +82,9 @@ class Leases:
     def holder(self, name: str) -> str | None:
         """Who holds a lease now, or None."""
         with self._database.read() as connection:
+            now = self._database.now(connection)  # before the row: one that is renewed in between counts as held
             row = connection.execute(select(leases).where(leases.c.name == name)).one_or_none()
-            return row.holder if row is not None and row.expires_at > self._database.now(connection) else None
+            return row.holder if row is not None and row.expires_at > now else None
 
     def live(self) -> list[LiveLease]:
         """The leases that are held now, by name."""

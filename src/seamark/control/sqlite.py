@@ -102,7 +102,8 @@ def _reading_engine(url: URL, file: Path) -> Engine:
     def connect() -> sqlite3.Connection:
         try:
             connection = _connected(file)
-            return _copied(connection) if _is_older(connection) else connection
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # opens the files, not before
+            return connection
         except sqlite3.OperationalError:
             if not _beside(file, "-wal").exists():
                 raise
@@ -118,15 +119,6 @@ def _connected(file: Path) -> sqlite3.Connection:
     still = "" if _beside(file, "-wal").exists() else "&immutable=1"
     address = f"file:{quote(str(file.absolute()))}?mode=ro{still}"
     return sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
-
-
-def _is_older(connection: sqlite3.Connection) -> bool:
-    """Whether a database of an older version would have to be brought up: only a copy of it can be."""
-    found = connection.execute("SELECT name FROM sqlite_master WHERE name = ?", (seamark_schema.name,)).fetchone()
-    if found is None:
-        return False
-    (version,) = connection.execute(f"SELECT version FROM {seamark_schema.name}").fetchone()
-    return bool(version < SCHEMA_VERSION)
 
 
 def _copied(connection: sqlite3.Connection) -> sqlite3.Connection:

@@ -16,13 +16,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sqlalchemy import make_url, select
+from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
 from seamark.cli.project import pipeline_of
 from seamark.config import Config, Setting, masked
 from seamark.control import Control, TableHead
-from seamark.control.schema import SCHEMA_VERSION, seamark_schema
+from seamark.control.schema import SCHEMA_VERSION
 from seamark.errors import SeamarkError
 from seamark.ledger.objects import ChainFiles
 from seamark.spark import DELTA_VERSION, delta_jars, find_java, spark_session
@@ -196,9 +196,12 @@ def _opened(config: Config) -> Iterator[Control]:
 
 
 def _schema_version(control: Control) -> Check:
-    with control.database.read() as connection:
-        found = connection.execute(select(seamark_schema.c.version)).scalar_one()
-    return Check("database schema", OK, f"version {found}; this Seamark knows versions up to {SCHEMA_VERSION}")
+    found, knows = control.database.version(), f"this Seamark knows versions up to {SCHEMA_VERSION}"
+    if found is None:
+        return Check("database schema", OK, f"not there yet, made by the first write; {knows}")
+    if found < SCHEMA_VERSION:
+        knows += f", and the first write brings it up to {SCHEMA_VERSION}: an older one cannot use it from then on"
+    return Check("database schema", OK, f"version {found}; {knows}")
 
 
 def _clock(control: Control) -> Check:
