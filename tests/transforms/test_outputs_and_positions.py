@@ -123,6 +123,34 @@ def test_one_of_two_outputs_renamed_and_one_taken_away(program: Any, rows: Any) 
     assert again.store.verify().ok
 
 
+def test_a_key_that_failed_in_a_first_pass_that_was_cut_off_and_since_then(program: Any, rows: Any) -> None:
+    """The keys of that pass stand without a position; those that are taken over are newer."""
+
+    def line(posts: Any) -> Any:
+        return posts.selectExpr("post_id", "IF(post_id < 3, raise_error('bad'), upper(content)) AS line")
+
+    def line_until_5(posts: Any) -> Any:
+        if 5 in {row.post_id for row in posts.select("post_id").collect()}:
+            raise KeyboardInterrupt
+        return line(posts)
+
+    first = program(["feed"], function=line_until_5, batch_keys=2, on_change="keep")
+    first.write((1, "a"), (2, "b"), (3, "c"), (4, "d"), (5, "e"))
+    with pytest.raises(KeyboardInterrupt):
+        first.run()
+    assert (first.position(), len(first.store.control.index.failed_keys("mk"))) == (None, 2)
+
+    both = program(["feed", "copy"], function=lambda posts: (line(posts), line(posts)), on_change="recompute")
+    assert both.run().failed == 2
+    both.write((2, "later"), (4, "D"))
+    only = program(["feed"], function=line, on_change="keep")
+    only.run()
+    assert rows(only.tables[0]) == [(3, "C"), (4, "D"), (5, "E")]
+    own = [key for key in only.store.control.index.failed_keys("mk") if key.outputs == "feed"]
+    assert sorted(key.key for key in own) == ['{"post_id":1}', '{"post_id":2}']
+    assert only.store.verify(replay=False).ok
+
+
 # --- two programs -----------------------------------------------------------------------------------------------------
 
 

@@ -182,19 +182,33 @@ def _move_position(database: Database, connection: Connection, new: Position) ->
             "Nothing of this batch was written.",
             hint="the next run computes all keys again.",
         )
-    values = {
-        "update_ts_offset": new.update_ts,
-        "record_offset": new.record_offset,
-        "block_sequence": new.block_sequence,
-        "block_hash": new.block_hash,
-    }
     if row is None:
-        keys = {"transformation_id": new.step, "outputs": new.outputs, "input_table_name": new.input_table}
-        if not database.insert_if_absent(connection, offsets, {**keys, "generation": new.generation, **values}):
+        if not database.insert_if_absent(connection, offsets, position_row(new)):
             # somebody made the row in between: now it can be compared with
             _move_position(database, connection, new)
     elif row.block_sequence is None or (new.block_sequence or 0) > row.block_sequence:
-        connection.execute(update(offsets).where(which).values(**values))
+        connection.execute(update(offsets).where(which).values(**place_columns(new)))
+
+
+def position_row(position: Position) -> dict[str, object]:
+    """A position as a row of `transform_input_offset`."""
+    return {
+        "transformation_id": position.step,
+        "outputs": position.outputs,
+        "input_table_name": position.input_table,
+        "generation": position.generation,
+        **place_columns(position),
+    }
+
+
+def place_columns(position: Position) -> dict[str, object]:
+    """The columns of that row that a run moves: how far the input has been incorporated."""
+    return {
+        "update_ts_offset": position.update_ts,
+        "record_offset": position.record_offset,
+        "block_sequence": position.block_sequence,
+        "block_hash": position.block_hash,
+    }
 
 
 def _record_keys(database: Database, connection: Connection, request: CommitRequest) -> None:

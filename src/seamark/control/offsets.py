@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from sqlalchemy import ColumnElement, Connection, Table, case, delete, func, insert, literal, or_, select, update
 
+from seamark.control.commit import place_columns, position_row
 from seamark.control.database import Database
-from seamark.control.model import UNKNOWN_OUTPUTS, Adoption
+from seamark.control.model import UNKNOWN_OUTPUTS, Adoption, Position
 from seamark.control.schema import block, table_head, transform_input_offset, transform_meta
 from seamark.errors import OffsetError, UnknownTable, did_you_mean
 
@@ -84,16 +85,9 @@ class Offsets:
 
     def _raise(self, connection: Connection, step: str, outputs: str, table: str, time: float) -> None:
         place = _newest_before(connection, table, first_millisecond_from(time))
-        new = self._database.insert(_offset).values(
-            transformation_id=step,
-            outputs=outputs,
-            input_table_name=table,
-            update_ts_offset=time,
-            record_offset=place.record_offset,
-            block_sequence=place.block_sequence,
-            block_hash=place.block_hash,
-            generation=0,
-        )
+        at = (place.record_offset, place.block_sequence, place.block_hash)
+        raised = Position(step, table, time, *at, outputs=outputs)
+        new = self._database.insert(_offset).values(**position_row(raised))
         # One statement compares and writes, so that a run that commits meanwhile is either seen or comes after it. The
         # run may be further than the time says: then its position stays. A NULL on the right makes this untrue.
         is_further = or_(_offset.c.block_sequence.is_(None), new.excluded.block_sequence > _offset.c.block_sequence)
@@ -120,48 +114,42 @@ class Offsets:
         """
         mine = _rows_of(_offset, step, outputs)
         which = mine if table is None else mine & (_offset.c.input_table_name == table)
-        emptied = dict.fromkeys(("update_ts_offset", "record_offset", "block_sequence", "block_hash"))
+        first = Position(step, "", None, None, None, None, generation=1, outputs=outputs or UNKNOWN_OUTPUTS)
         # the generation tells a batch in flight that its commit would swallow the reset
-        taken_back = update(_offset).where(which).values(**emptied, generation=_offset.c.generation + 1)
+        taken_back = update(_offset).where(which).values(**place_columns(first), generation=_offset.c.generation + 1)
         covered = _rows_of(transform_meta, step, outputs) & transform_meta.c.is_success.is_(True)
 
         def reset_all(connection: Connection) -> None:
             if connection.execute(taken_back).rowcount == 0:
                 _refuse_unread_input(connection, step, table, mine)
                 for name in inputs if table is None else [name for name in inputs if name == table]:
-                    row = {"transformation_id": step, "outputs": outputs or UNKNOWN_OUTPUTS, "input_table_name": name}
-                    self._database.insert_if_absent(connection, _offset, {**row, **emptied, "generation": 1})
+                    row = position_row(replace(first, input_table=name))
+                    self._database.insert_if_absent(connection, _offset, row)
             else:  # what limited runs have computed ahead is to be computed again, too
                 connection.execute(delete(transform_meta).where(covered))
 
         self._database.write_retrying(reset_all)
 
     def adopt(self, adoption: Adoption) -> None:
-        """Take over positions and keys for a step's outputs, unless it has its own by now."""
-        step, to = adoption.step, {"outputs": adoption.to_outputs}
-        own = select(func.count()).select_from(_offset).where(_rows_of(_offset, step, adoption.to_outputs))
+        """Take over positions and keys for a step's outputs, unless it has positions of its own by now.
+
+        Keys without a position are left from a first pass that was cut off before those who adopt had run: what is
+        taken over is newer, and takes their place.
+        """
+        step, ours = adoption.step, adoption.to_outputs
+        own = select(func.count()).select_from(_offset).where(_rows_of(_offset, step, ours))
+        theirs = select(_offset).where(_rows_of(_offset, step, adoption.from_outputs)).with_for_update()
 
         def take_over(connection: Connection) -> None:
+            connection.execute(theirs)  # of two who adopt at once, one waits here and finds its own below
             if connection.execute(own).scalar_one():
                 return
+            connection.execute(delete(transform_meta).where(_rows_of(transform_meta, step, ours)))
             for table in (_offset, transform_meta):
-                theirs = _rows_of(table, step, adoption.from_outputs)
-                if adoption.from_outputs == UNKNOWN_OUTPUTS:
-                    connection.execute(update(table).where(theirs).values(**to))
-                else:  # the chain of an output that the step no longer fills goes on speaking for those rows
-                    copied = [literal(adoption.to_outputs) if c is table.c.outputs else c for c in table.c]
-                    names = [column.name for column in table.c]
-                    connection.execute(insert(table).from_select(names, select(*copied).where(theirs)))
+                _move_or_copy(connection, table, adoption)
             for position in adoption.lowered:
-                which = _rows_of(_offset, step, adoption.to_outputs)
-                which &= _offset.c.input_table_name == position.input_table
-                lower = {
-                    "update_ts_offset": position.update_ts,
-                    "record_offset": position.record_offset,
-                    "block_sequence": position.block_sequence,
-                    "block_hash": position.block_hash,
-                }
-                connection.execute(update(_offset).where(which).values(**lower))
+                which = _rows_of(_offset, step, ours) & (_offset.c.input_table_name == position.input_table)
+                connection.execute(update(_offset).where(which).values(**place_columns(position)))
 
         self._database.write_retrying(take_over)
 
@@ -238,6 +226,16 @@ def _newest_before(connection: Connection, table: str, millis: int) -> _Place:
 def _rows_of(table: Table, step: str, outputs: str | None) -> ColumnElement[bool]:
     mine = table.c.transformation_id == step
     return mine if outputs is None else mine & (table.c.outputs == outputs)
+
+
+def _move_or_copy(connection: Connection, table: Table, adoption: Adoption) -> None:
+    theirs = _rows_of(table, adoption.step, adoption.from_outputs)
+    if adoption.from_outputs == UNKNOWN_OUTPUTS:
+        connection.execute(update(table).where(theirs).values(outputs=adoption.to_outputs))
+    else:  # the chain of an output that the step no longer fills goes on speaking for those rows
+        copied = [literal(adoption.to_outputs) if c is table.c.outputs else c for c in table.c]
+        names = [column.name for column in table.c]
+        connection.execute(insert(table).from_select(names, select(*copied).where(theirs)))
 
 
 def _outputs_of(connection: Connection, step: str) -> list[str]:

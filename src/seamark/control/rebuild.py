@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, delete, insert, select, text, update
 
-from seamark.control.commit import block_row, head_row, save_failed_key
+from seamark.control.commit import block_row, head_row, position_row, save_failed_key
 from seamark.control.database import Database
 from seamark.control.model import BaseVersion, BlockEntry, FailedKey, Position, TableHead
 from seamark.control.schema import base, block, table_head, transform_input_offset, transform_meta
@@ -80,17 +80,3 @@ def _restore_table(connection: Connection, table: Restored) -> None:
     for version in table.bases:
         row = {"table_name": version.table, "delta_version": version.delta_version, "sequence": version.sequence}
         connection.execute(insert(base).values(**row, last_offset=version.last_offset, row_count=version.row_count))
-
-
-def position_row(position: Position) -> dict[str, object]:
-    """A position as a row of `transform_input_offset`."""
-    return {
-        "transformation_id": position.step,
-        "outputs": position.outputs,
-        "input_table_name": position.input_table,
-        "update_ts_offset": position.update_ts,
-        "record_offset": position.record_offset,
-        "block_sequence": position.block_sequence,
-        "block_hash": position.block_hash,
-        "generation": position.generation,
-    }

@@ -8,8 +8,7 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 
 from seamark.control import UNKNOWN_OUTPUTS, FailedKey, Position, Row, Snapshots
-from seamark.control.commit import block_row, head_row, key_columns
-from seamark.control.rebuild import position_row
+from seamark.control.commit import block_row, head_row, key_columns, position_row
 from seamark.ledger.verify import Finding, StoredBlock
 from seamark.ledger.verify.report import shown
 from seamark.tables.chain_facts import ChainFacts, Era, MadeFrom, UnusableCheckpoint, read_checkpoint
