@@ -13,10 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import text
 
-from seamark import DataStore
+from seamark import DataStore, faults
 from seamark.control import Control
-from seamark.errors import CommitConflict, LeaseHeld, SchemaChangeRefused
+from seamark.errors import CommitConflict, LeaseHeld, SchemaChangeRefused, StagedFilesGone
 from seamark.tables.change import LocalChange, appended_rows
+from seamark.tables.conflicts import until_committed
 from seamark.tables.read import TableSource
 from seamark.tables.write import write_change
 
@@ -216,6 +217,51 @@ def test_a_column_can_be_added_when_a_table_was_reserved(open_store, clicks_of):
     store.run()
     assert grown.head.sequence == 3
     assert store.verify().ok
+
+
+@pytest.mark.scenario("T51")
+def test_a_column_is_added_after_two_conflicts_however_busy_the_table_is(open_store, clicks_of, monkeypatch):
+    grows, quick = open_store(), open_store()
+    clicks = quick.table("clicks", "number long")
+    clicks.append(clicks_of(0))
+    numbers, reached, kept_off = iter(range(1, 11)), faults.reached, []
+
+    def quick_is_first(point: str) -> None:
+        reached(point)
+        if point == "blocks-staged" and (number := next(numbers, None)) is not None:
+            with monkeypatch.context() as patched:
+                patched.setattr(faults, "reached", reached)
+                try:
+                    write_change(
+                        impatient(clicks.source), "append", lambda _: LocalChange(appended_rows(clicks_of(number)))
+                    )
+                except LeaseHeld:
+                    kept_off.append(number)
+
+    grown = grows.table("clicks", "number long, page string")
+    monkeypatch.setattr(faults, "reached", quick_is_first)
+    grows.run()
+
+    assert kept_off == [3]
+    assert grown.head.offset == 2  # what the quick one wrote first stands
+    assert quick.control.leases.holder("write:clicks") is None
+    assert "page" in open_store().table("clicks").schema.names
+    assert grows.verify().ok
+
+
+def test_a_write_whose_files_are_taken_away_all_the_time_ends(open_store, clicks_of):
+    store, attempts = open_store(), []
+    clicks = store.table("clicks", "number long")
+    clicks.append(clicks_of(0))
+
+    def attempt(leases) -> None:
+        attempts.append([lease.name for lease in leases])
+        raise StagedFilesGone("they are gone")
+
+    with pytest.raises(StagedFilesGone):
+        until_committed(clicks.source, attempt)
+    assert attempts == [[], [], *[["write:clicks"]] * 3]
+    assert store.control.leases.holder("write:clicks") is None
 
 
 def test_a_writer_that_does_not_know_of_a_new_column_does_not_take_it_away(open_store, clicks_of):

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 
 from seamark.clock import commit_time
-from seamark.control import Lease, RunRecord, TableHead, write_lease_name
-from seamark.errors import CommitConflict, LeaseHeld, StagedFilesGone
+from seamark.control import Lease, RunRecord, TableHead
 from seamark.ledger import SetDataSchema
 from seamark.ledger.chain import ChainDraft
+from seamark.tables.conflicts import until_committed
 from seamark.tables.context import TableContext
 from seamark.tables.publish import Planned, Writing, declare_schema, plan_table, publish, writing
 from seamark.tables.read import TableSource
 from seamark.tables.schema import TableSchema, check_evolution
 from seamark.tables.slices import OpCounts
-
-log = logging.getLogger("seamark.commit")
 
 
 def standing_schema(context: TableContext, head: TableHead | None) -> TableSchema | None:
@@ -43,21 +40,14 @@ def grow_declared(sources: Iterable[TableSource], heads: Mapping[str, TableHead]
 
 def _grow(source: TableSource) -> None:
     """Write one SetDataSchema with the declared schema, unless somebody else has done so meanwhile."""
-    while not _try_to_grow(source):
-        log.info("schema of '%s': somebody else wrote to the table, so it is planned again", source.name)
-
-
-def _try_to_grow(source: TableSource) -> bool:
-    """Whether the table has the declared schema now; False if somebody was faster."""
     context = source.context
-    context.control.leases.wait_until_free(write_lease_name(source.name), context.write_wait)
-    planned = plan_table(context, source.name)
-    try:
+
+    def attempt(leases: tuple[Lease, ...]) -> None:
+        planned = plan_table(context, source.name)
         with writing(context) as run:
-            grow_planned(source, run, planned)
-    except (CommitConflict, LeaseHeld, StagedFilesGone):
-        return False
-    return True
+            grow_planned(source, run, planned, leases)
+
+    until_committed(source, attempt)
 
 
 def grow_planned(source: TableSource, run: Writing, planned: Planned, leases: tuple[Lease, ...] = ()) -> None:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
 from seamark import faults
 from seamark.clock import commit_time
-from seamark.control import Lease, RunRecord, write_lease_name
-from seamark.errors import CommitConflict, LeaseHeld, StagedFilesGone
+from seamark.control import Lease, RunRecord
 from seamark.ledger import DatasetKind, SourceState
 from seamark.ledger.chain import ChainDraft
 from seamark.tables.change import Change, stage_change
+from seamark.tables.conflicts import until_committed
 from seamark.tables.evolve import grow_planned
 from seamark.tables.publish import (
     Planned,
@@ -28,9 +27,6 @@ from seamark.tables.publish import (
 from seamark.tables.read import TableSource
 from seamark.tables.schema import refuse_old_schema
 from seamark.tables.stage import StagedChange, Target
-
-# After this many conflicts a writer reserves the table, so that a slow one is not outrun for ever by quick ones.
-CONFLICTS_BEFORE_RESERVING = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,32 +62,7 @@ def write_change(
 
     It is asked again, on the new head, whenever somebody else commits first.
     """
-    conflicts = 0
-    with ExitStack() as reserved:
-        leases: tuple[Lease, ...] = ()
-        while True:
-            _wait_for_others(source, leases)
-            try:
-                return _attempt(source, mode, make_change, advance, leases)
-            except LeaseHeld:
-                if leases:
-                    raise
-            except (CommitConflict, StagedFilesGone):
-                conflicts += 1
-                if conflicts >= CONFLICTS_BEFORE_RESERVING and not leases:
-                    leases = (reserved.enter_context(_reserved(source)),)
-
-
-@contextmanager
-def _reserved(source: TableSource) -> Iterator[Lease]:
-    context = source.context
-    with context.control.leases.held(write_lease_name(source.name), wait=context.write_wait) as lease:
-        yield lease
-
-
-def _wait_for_others(source: TableSource, leases: tuple[Lease, ...]) -> None:
-    if not leases:
-        source.context.control.leases.wait_until_free(write_lease_name(source.name), source.context.write_wait)
+    return until_committed(source, lambda leases: _attempt(source, mode, make_change, advance, leases))
 
 
 def _attempt(
