@@ -119,25 +119,56 @@ def positions_of(connection: Any) -> list[str]:
     return list(connection.execute(select(transform_input_offset.c.outputs)).scalars())
 
 
+def wait_for_lock(url: str, table: str, waits: threading.Thread) -> None:
+    """Return when somebody waits for a lock on a table, or the thread has ended instead."""
+    waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = cast(:table AS regclass)")
+    engine = plain_engine(url)
+    with engine.connect() as watching:
+        while waits.is_alive() and not watching.execute(waiting, {"table": table}).scalar_one():
+            watching.rollback()
+    engine.dispose()
+
+
 def test_whoever_brings_it_up_waits_for_those_who_look(postgres_url, opened):
     """Else they would read tables of the new version as if they were of the old one."""
     make_version_1(postgres_url, full=True)
-    looks, writes, engine = opened(postgres_url), opened(postgres_url), plain_engine(postgres_url)
+    looks, writes = opened(postgres_url), opened(postgres_url)
     adopts = threading.Thread(target=lambda: writes.offsets.adopt(Adoption("feed", "", "feed")))
-    waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'seamark_schema'::regclass")
 
     with looks.database.read() as reading:
         adopts.start()
-        with engine.connect() as watching:
-            while adopts.is_alive() and not watching.execute(waiting).scalar_one():
-                watching.rollback()
+        wait_for_lock(postgres_url, "seamark_schema", adopts)
         assert positions_of(reading) == [""]
         assert adopts.is_alive()
     adopts.join()
 
     with looks.database.read() as reading:
         assert positions_of(reading) == ["feed"]
-    engine.dispose()
+
+
+@pytest.mark.parametrize("how", ["read", "read_at_once"])
+def test_whoever_looks_while_it_is_brought_up_sees_it_brought_up(postgres_url, opened, monkeypatch, how):
+    """A transaction whose one state is from before would find the new tables empty."""
+    make_version_1(postgres_url, full=True)
+    looks, writes, seen = opened(postgres_url), opened(postgres_url), []
+    monkeypatch.setattr(looks.database, "_standing_version", lambda: 1)  # it was looked at just before
+
+    def look() -> None:
+        with getattr(looks.database, how)() as reading:
+            seen.extend(positions_of(reading))
+
+    threads = [threading.Thread(target=lambda: writes.leases.acquire("step:other")), threading.Thread(target=look)]
+    with plainly(postgres_url) as older:
+        older.execute(text(OLDER_RUN))
+        for thread, table in zip(threads, ("run", "seamark_schema"), strict=True):
+            thread.start()
+            wait_for_lock(postgres_url, table, thread)
+        assert [thread.is_alive() for thread in threads] == [True, True]
+    for thread in threads:
+        thread.join()
+
+    assert seen == [""]
+    assert version_on_disk(postgres_url) == SCHEMA_VERSION
 
 
 @pytest.mark.parametrize("how", ["read", "read_at_once"])
