@@ -20,7 +20,7 @@ from seamark.diffs.declare import AT, EXPIRED, DiffSpec
 from seamark.diffs.gone import Forgetting
 from seamark.diffs.level import NOW, gone, stored_side
 from seamark.diffs.moments import as_moment, literal, scalar
-from seamark.diffs.outcome import Outcome, appended_in
+from seamark.diffs.outcome import Outcome
 from seamark.diffs.result import (
     CHANGES,
     MARKS,
@@ -184,7 +184,7 @@ class Expiry:
         rows = None
         if self.rebuilds:
             staying = self._without(self._without(entries, outcome.touched), keys)
-            rows = (staying, appended_in(TIMES, outcome.rows))
+            rows = (staying, outcome.times)  # not the changes of times alone: a visit of the run may have kept its own
         found = Looked(oldest=nearest or upto, ahead=None if nearest else upto - self.horizon, rows=rows)
         if isinstance(keys, LocalFrame) and keys.rows.num_rows == 0:
             return None, found

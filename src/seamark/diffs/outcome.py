@@ -88,6 +88,18 @@ class Outcome:
         return self._keys(LocalFrame(table.filter(table.column(FAILED).is_null())))
 
     @property
+    def times(self) -> CheckedFrame:
+        """The visits that are in the state now and have a time, by that time: whether it has changed or not."""
+        assert self.spec.ttl is not None
+        names = self.spec.key_names
+        if isinstance(self.rows, SparkFrame):
+            time = F.col(quoted(OLDEST))
+            there = self.rows.frame.where(time.isNotNull())
+            return SparkFrame(there.select(time.alias(self.spec.ttl.column), *map(quoted, names)))
+        there = self.rows.rows.filter(self.rows.rows.column(OLDEST).is_valid())
+        return LocalFrame(there.select([OLDEST, *names]).rename_columns([self.spec.ttl.column, *names]))
+
+    @property
     def marked(self) -> CheckedFrame:
         """The keys of the visits that leave a mark."""
         if isinstance(self.rows, SparkFrame):
@@ -155,16 +167,6 @@ def _entries(rows: pa.Table, column: str) -> pa.Table | None:
         return None
     entries, _, _ = _exploded(rows.column(column))
     return pa.table({field.name: pc.struct_field(entries, [field.name]) for field in entries.type})
-
-
-def appended_in(column: str, rows: CheckedFrame) -> CheckedFrame:
-    """Of the records that a column holds, the rows of those that are new."""
-    if isinstance(rows, SparkFrame):
-        records = rows.frame.select(F.inline(quoted(column)))
-        return SparkFrame(records.where(F.col("op") == int(Op.APPEND)).drop("op"))
-    table = _entries(rows.rows, column)
-    assert table is not None
-    return LocalFrame(table.filter(pc.equal(table.column("op"), int(Op.APPEND))).drop_columns(["op"]))
 
 
 # --- levels -----------------------------------------------------------------------------------------------------------
