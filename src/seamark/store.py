@@ -18,7 +18,7 @@ from seamark.diffs.checks import resolve_diff
 from seamark.diffs.declare import KEEP_GONE, DiffOptions
 from seamark.diffs.diff import Diff
 from seamark.diffs.merge import Rule
-from seamark.errors import ConfigError, HeadMismatch, NoSuchRow, SeamarkError, UnknownTable
+from seamark.errors import ConfigError, HeadMismatch, NoSuchRow, UnknownTable
 from seamark.ledger.verify import OnBlock, VerifyReport
 from seamark.sinks.plan import SinkPlan
 from seamark.sinks.registry import SinkRegistry
@@ -252,12 +252,14 @@ class DataStore:
         )
         diff = Diff(self._context, spec, self._pipeline.makers, self.config.scheduler.wait)
         self._pipeline.include(diff)
+        declared = dict(self._declared)
         try:
             for written in spec.written:
                 self.table(written.name, written.schema.arrow, list(written.schema.key) or None)
             if sink is not None:
                 self.sink(spec.visit_log_slow.name, sink)
-        except SeamarkError:
+        except Exception:  # a sink that is none at all is refused by whatever Python makes of it
+            self._declared = declared
             self._pipeline.exclude(diff)
             raise
         return diff

@@ -136,3 +136,67 @@ def test_two_steps_cannot_write_the_same_tables(declare):
     declare()
     with pytest.raises(sm.SeamarkError):
         declare(merge={"revenue": "sum"})
+
+
+REFUSED_SINKS = [
+    (lambda: sm.ClickHouseSink("chdb:///ch", table="t", collapse_by="nope"), sm.SeamarkError),
+    (lambda: "clickhouse", AttributeError),
+]
+
+
+@pytest.mark.parametrize(("sink", "error"), REFUSED_SINKS, ids=["unfit", "none at all"])
+def test_a_refused_sink_leaves_nothing_of_its_diff(ds, declare, sink, error):
+    ds.table("visits_gone", "VisitID long, mine string", key="VisitID")  # declared before: as it was
+    tables = ds.table_names()
+    with pytest.raises(error):
+        declare(sink=sink(), ttl=("start_time", "30 days"), keep_intermediate=True, logs=["joined_visits"])
+    assert ds.table_names() == tables
+    assert (ds.step_names(), ds.sinks()) == ([], {})
+    assert ds.table("visits_gone").schema.names == ("VisitID", "mine")
+
+    declare()
+    assert set(ds.table_names()) == {*tables, "visits_state", "visits_visit_log_slow"}
+
+
+@pytest.fixture
+def count_visits(ds):
+    """Adds a step that writes a table of some name."""
+
+    def add(table: str) -> None:
+        out = ds.table(table, "VisitID long, n long", key="VisitID")
+        query = "SELECT VisitID, count(*) AS n FROM {joined_visits} GROUP BY VisitID"
+        ds.add(sm.BatchTransform(query, inputs=["joined_visits"], outputs=[out], name="mine"))
+
+    return add
+
+
+def test_names_that_a_diff_may_need_are_reserved_for_it(ds, declare, count_visits):
+    declare()
+    for table in ("visits_by_start_time", "visits_gone", "visits_diff_log_0_state"):
+        with pytest.raises(InvalidStep, match=rf"'{table}', whose name is reserved for step 'visits'. It was not"):
+            count_visits(table)
+    with pytest.raises(InvalidStep, match=r"'visits_state', which step 'visits' writes. It was not"):
+        count_visits("visits_state")
+    assert ds.step_names() == ["visits"]
+
+
+def test_a_table_that_a_diff_may_need_must_not_be_written_by_a_step(ds, declare, count_visits):
+    count_visits("visits_by_start_time")
+    with pytest.raises(InvalidStep, match=r"reserves the name of table 'visits_by_start_time', which step 'mine' wr"):
+        declare()
+    with pytest.raises(InvalidStep, match=r"'visits' is to write table 'visits_by_start_time', which step 'mine' wr"):
+        declare(ttl=("start_time", "30 days"), logs=["joined_visits"])
+    assert ds.step_names() == ["mine"]
+
+
+def test_a_reserved_name_makes_no_table_the_work_of_a_diff(ds, declare):
+    """A root table is called so, and is read by the step that makes the diff's log: that is no circle."""
+    ds.table("visits_by_start_time", "VisitID long, y_VisitVersion int, title string", key="VisitID")
+    out = ds.table("chunks", "VisitID long, y_VisitVersion int, title string", key="VisitID")
+    query = "SELECT * FROM {visits_by_start_time}"
+    made = sm.BatchTransform(query, inputs=["visits_by_start_time"], outputs=[out], name="chunked")
+    ds.add(made)
+    ds.table("other_chunks", "VisitID long, start_time timestamp, y_VisitVersion int")
+    declare(logs=["chunks", "other_chunks"])
+    assert list(ds.steps()) == ["chunked", "visits"]
+    assert list(ds.plan()) == ["chunked", "visits"]

@@ -185,12 +185,16 @@ class Pipeline:
 
     def makers(self) -> dict[str, Maker]:
         """The step that writes each derived table."""
-        return {output.name: step.spec for step in self.steps.values() for output in step.spec.may_have_written}
+        return {output.name: step.spec for step in self.steps.values() for output in step.spec.written}
 
     def maker_of(self, table: str) -> AnyStep | None:
-        """The step that writes a table, or None."""
-        spec = self.makers().get(table)
+        """The step that writes a table, or may have written it before it was declared as it is now, or None."""
+        spec = self._owners().get(table)
         return self.steps[spec.name] if spec else None
+
+    def _owners(self) -> dict[str, Maker]:
+        """The step that each name of a table is reserved for, be it written now or not."""
+        return {output.name: step.spec for step in self.steps.values() for output in step.spec.may_have_written}
 
     def _refuse_second(self, spec: Maker) -> None:
         standing = self.steps.get(spec.name)
@@ -199,14 +203,10 @@ class Pipeline:
                 f"there is a step '{spec.name}' already: {standing!r}. The second one was not added.",
                 hint='give it another name with name="…".',
             )
+        owners = self._owners()
         for output in spec.may_have_written:
-            maker = self.makers().get(output.name)
-            if maker is not None:
-                raise InvalidStep(
-                    f"step '{spec.name}' is to write table '{output.name}', which step '{maker.name}' writes. "
-                    "It was not added.",
-                    hint="let each write a table of its own, and a third step join them.",
-                )
+            if output.name in owners:
+                raise _taken(output.name, spec, owners[output.name])
 
     def _refuse_cycle(self, spec: Maker) -> None:
         """Refuse a step that would read, by way of others, what it writes."""
@@ -324,6 +324,18 @@ class Pipeline:
             return function
 
         return decorate
+
+
+def _taken(table: str, second: Maker, first: Maker) -> InvalidStep:
+    """The error that refuses a step a table that another one writes, or that one of them only keeps the name of."""
+    ours, theirs = ([output.name for output in maker.written] for maker in (second, first))
+    wants = f"is to write table '{table}'" if table in ours else f"reserves the name of table '{table}'"
+    has = f"which step '{first.name}' writes" if table in theirs else f"whose name is reserved for step '{first.name}'"
+    if table in ours and table in theirs:
+        hint = "let each write a table of its own, and a third step join them."
+    else:
+        hint = "a diff reserves the names of the tables that it would write with other options; take another name."
+    return InvalidStep(f"step '{second.name}' {wants}, {has}. It was not added.", hint=hint)
 
 
 def _reported(step: AnyStep, config: RunConfig, run: Callable[[], StepReport]) -> StepReport:
