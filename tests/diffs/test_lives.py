@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import seamark as sm
+from seamark.diffs.checks import DiffWarning
 from seamark.errors import NoSuchRow
 
 LOG = "VisitID long, y_VisitVersion int, seen timestamp, revenue long, gone boolean"
@@ -180,6 +181,37 @@ def test_marks_are_kept_for_as_long_as_was_said_and_no_longer(make_visits, clock
     assert visits.state()[3] == (2, 2, "back")  # its mark was still there when the run began
     report = visits.store.verify(replay=True)
     assert report.ok, report.findings
+
+
+def test_a_visit_whose_mark_is_forgotten_is_like_any_that_nobody_knows(make_visits, clock):
+    """What docs/diffs.md says of it: Versions are used again, and what still stood is not taken back."""
+    back, side_news, deleted_again, expired, other = 1, 2, 3, 4, 9
+    logs = {
+        "joined_visits": "VisitID long, y_VisitVersion int, seen timestamp, gone boolean",
+        "joined_conversions": "VisitID long, y_VisitVersion int, revenue long",
+    }
+    with pytest.warns(DiffWarning, match="'joined_conversions' does not have the time to live's column"):
+        visits = make_visits(logs=logs, deleted="gone", ttl=("seen", "30 days"), keep_gone="10 days")
+    visits.visits(*[(visit, 1, clock.now(), None) for visit in (back, side_news, deleted_again, expired)])
+    visits.run()
+    visits.visits(*[(visit, 1, None, True) for visit in (back, side_news, deleted_again)])
+    visits.run()
+    clock.advance(days=31)
+    visits.visits((other, 1, clock.now(), None))
+    visits.run()
+    assert [(row["VisitID"], row["reason"]) for row in visits.rows("visits_gone")] == [(expired, "expired")]
+    clock.advance(days=11)
+    visits.visits((other, 2, clock.now(), None))
+    visits.run()
+    assert visits.rows("visits_gone") == []
+    assert visits.told()[expired] == "-1 +1001"  # it still stands
+
+    visits.visits((back, 1, clock.now(), None), (deleted_again, 1, clock.now(), True))
+    visits.visits((side_news, 1, clock.now() - timedelta(days=40), None))
+    visits.conversions((side_news, 1, 10), (expired, 1, 10))
+    report = visits.run()
+    assert visits.told() == {back: "-1 +1001", side_news: "-1 +1001", deleted_again: "-1", expired: "-1 +1001"}
+    assert report.too_late == 1  # a record with a time of its own needs no mark
 
 
 @pytest.mark.scenario("D31")
