@@ -57,6 +57,11 @@ class Visits:
         self._fast: dict[int, Counter[int]] = {}
         self._seen = 0
 
+    def following(self, before: Visits) -> Visits:
+        """The same diff, declared again: what was written and shown before still counts."""
+        self._fast, self._seen = before._fast, before._seen
+        return self
+
     # --- what comes in ------------------------------------------------------------------------------------------------
 
     def bring(self, log: str, *rows: Row) -> None:
