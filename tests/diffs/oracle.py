@@ -143,8 +143,7 @@ class Oracle:
 
     def take(self, visit: int, told: list[tuple[Log, Entry]], horizon: Any, *, without_bad: bool = False) -> None:
         by_log = [(log, [entry for its, entry in told if its is log]) for log in self.logs]
-        in_time = [(log, [e for e in entries if not self.is_late(log, e, horizon)]) for log, entries in by_log]
-        if not without_bad and any(self.fails(log, entries) for log, entries in in_time):
+        if not without_bad and any(self.fails(log, entries, horizon) for log, entries in by_log):
             self.waiting[visit] = told
             return
         self.too_late += sum(self.is_late(log, e, horizon) for log, entries in by_log for e in entries)
@@ -170,13 +169,14 @@ class Oracle:
             return False
         return entry.fast is None or not 0 <= entry.fast < self.multiplier
 
-    def fails(self, log: Log, entries: list[Entry]) -> bool:
+    def fails(self, log: Log, entries: list[Entry], horizon: Any) -> bool:
+        """Whether a bad record stands that is in time; what takes it back may be part of a correction that is not."""
         standing: dict[Any, Entry] = {}
         for number, entry in enumerate(entries):
             row = entry.row if log.keyed_by else number
             if entry.takes_back:
                 standing.pop(row, None)
-            elif self.is_bad(log, entry):
+            elif self.is_bad(log, entry) and not self.is_late(log, entry, horizon):
                 standing[row] = entry
         return bool(standing)
 

@@ -87,3 +87,18 @@ def test_without_a_ttl_nothing_is_ever_too_old(make_visits, clock):
     clock.advance(days=4_000)
     assert not visits.run().did_something
     assert set(visits.state()) == {1}
+
+
+def test_a_bad_row_that_is_corrected_to_one_that_comes_too_late_is_trouble_no_more(make_visits, clock):
+    log = {"joined_visits": LOGS["joined_visits"]}
+    visits = make_visits(logs=log, keys={"joined_visits": "VisitID"}, ttl=("start_time", "30 days"))
+    now = clock.now()
+    visits.visits((1, 2, now, "X"))
+    visits.run()
+    visits.visits((1, 1000, now, "bad"))
+    visits.visits((1, 3, now - timedelta(days=31), "late"))
+    report = visits.run()
+    assert (report.failed, report.appended) == (0, 0)
+    visits.visits((1, 4, now, "good"))
+    assert visits.run().failed == 0
+    assert visits.state()[1] == (4, 2, now, "good")

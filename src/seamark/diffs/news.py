@@ -117,7 +117,8 @@ def gather_news(spec: DiffSpec, logs: Sequence[DataFrame], *, skip_bad: bool) ->
 def _told(spec: DiffSpec, *, skip_bad: bool) -> list[Column]:
     told = [F.count(F.lit(1)).alias(ROWS), F.count_if(F.col(_IS_LATE)).cast("bigint").alias(LATE_ROWS)]
     for log in spec.logs:
-        is_bad = (F.col(_WHICH) == log.number) & ~F.col(_IS_LATE) & F.col(_IS_BAD)
+        # What takes a bad row back does so too where the row says something now that comes too late.
+        is_bad = (F.col(_WHICH) == log.number) & F.col(_IS_BAD) & (F.col(_TAKES_BACK) | ~F.col(_IS_LATE))
         told.append(F.collect_list(quoted(fact(log, RECORDS))).alias(fact(log, RECORDS)))
         told.append((F.lit(None).cast("string") if skip_bad else _bad(log, is_bad)).alias(fact(log, BAD)))
     return told
