@@ -295,6 +295,15 @@ class TooManyFailures(StepError):
     """More keys of a step failed than `max_failed_keys`, so the run stopped and recorded none of them."""
 
 
+def moved_offsets_of_diff(name: str) -> InvalidStep:
+    """That the offsets of a diff cannot be moved by hand, whoever declares it."""
+    return InvalidStep(
+        f"the offsets of diff '{name}' cannot be moved by hand: its state holds what the records up to them brought. "
+        "Nothing was changed.",
+        hint="declare the diff under another name to begin anew.",
+    )
+
+
 class NoSuchRow(StepError):
     """The table has no row with this key."""
 

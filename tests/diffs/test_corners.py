@@ -171,6 +171,17 @@ def test_offsets_are_not_raised_by_hand(diffed):
     assert diffed.told() == {1: "-2 +1002"}
 
 
+def test_another_program_cannot_move_its_offsets_either(diffed, open_store):
+    diffed.visits((1, 2, "X"))
+    diffed.run()
+    other = open_store()
+    with pytest.raises(InvalidStep, match="offsets of diff 'visits' cannot be moved by hand"):
+        other.offset_table.reset_offset("visits")
+    with pytest.raises(InvalidStep, match="cannot be moved by hand"):
+        other.offset_table.update_offsets_bulk({("visits", "joined_visits"): 2e9})
+    assert not diffed.run().did_something
+
+
 def test_intermediate_tables_that_are_no_longer_kept_are_still_verified(make_visits):
     visits = make_visits(keep_intermediate=True)
     visits.visits((1, 2, "X"), (2, 1000, "too far"))

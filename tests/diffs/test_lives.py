@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
@@ -233,3 +235,36 @@ def test_where_a_gone_visit_went_can_be_asked(make_visits, clock):
     assert (origin.step, [behind.row["title"] for behind in origin.inputs]) == ("visits", ["Y"])
     with pytest.raises(NoSuchRow, match=r"(?s)visits_state.*VisitID=1.*seamark why visits_gone VisitID=1"):
         visits.store.why("visits_state", {"VisitID": 1})
+
+
+@pytest.mark.scenario("D31")
+def test_in_a_large_run_a_deleted_visit_is_not_woken_by_one_that_expired_in_the_same_commit(
+    make_visits, clock, set_small, monkeypatch
+):
+    visits = make_visits(logs={"joined_visits": LOG}, merge={"revenue": "sum"}, ttl=("seen", "30 days"), deleted="gone")
+    for visit in (1, 2):
+        visits.fast(visit, "+1")
+    visits.visits((1, 1, clock.now(), 10, None), (2, 1, clock.now(), 20, None))
+    visits.run()
+    clock.advance(days=31)
+    visits.visits((2, 1, None, None, True))
+    visits.run()  # the first leaves by its age, the second is deleted, in one commit
+    visits.fast(1, "-1 +2")
+    visits.fast(2, "+2")
+    visits.visits((1, 2, clock.now(), 1, None), (2, 2, clock.now(), 2, None))
+    set_small(monkeypatch, 0)
+    visits.run()
+    assert visits.standing() == visits.newest()
+
+
+def test_a_diff_with_a_time_to_live_starts_spark_by_itself(tmp_path):
+    program = """
+import datetime, seamark as sm
+ds = sm.DataStore("sqlite:///c.db", "warehouse")
+log = ds.table("log", "VisitID long, y_VisitVersion int, seen timestamp")
+ds.diff("visits", "VisitID", "y_VisitVersion", 1000, [log], ttl=("seen", "30 days"))
+log.append([{"VisitID": 1, "y_VisitVersion": 1, "seen": datetime.datetime.now(datetime.UTC)}])
+print(ds.run().steps["visits"].error)
+"""
+    told = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (told.returncode, told.stdout.strip()) == (0, "None"), told.stderr

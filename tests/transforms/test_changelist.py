@@ -286,7 +286,11 @@ def test_declarations_take_their_arguments_by_name(ds):
     )
     assert (step.inputs, step.outputs, step.transform_keys) == (("posts", "users"), ("out",), ("post_id",))
     other = ds.table("other", "post_id long", key="post_id")
-    assert ds.add(sm.BatchTransform("SELECT 1", [plain, required], [other], name="two")).spec.shape.inputs[1].required
+    assert (
+        ds.add(sm.BatchTransform("SELECT 1 FROM {posts}", [plain, required], [other], name="two"))
+        .spec.shape.inputs[1]
+        .required
+    )
     assert out.head.offset is None
 
 

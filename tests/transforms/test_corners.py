@@ -102,7 +102,7 @@ def test_two_columns_are_not_joined_to_one(ds):
     feed = ds.table("feed", "post_id long, line string", key="post_id")
     both = sm.JoinSpec(users, join_keys={"author": "id", "editor": "id"})
     with pytest.raises(InvalidStep, match=r"several columns of 'posts' to 'users.id'.*once for each"):
-        ds.add(sm.BatchTransform("SELECT 1", [posts, both], [feed], name="step"))
+        ds.add(sm.BatchTransform("SELECT 1 FROM {posts}", [posts, both], [feed], name="step"))
 
 
 @pytest.mark.parametrize("keys", [[], ["region"]])
@@ -111,6 +111,8 @@ def test_processed_keys_need_keys_that_the_inputs_have(ds, keys):
     users = ds.table("users", "id long, region string", key="id")
     sums = ds.table("sums", "region string, posts long", key="region")
     reference = sm.JoinSpec(users, join_keys={"user_id": "id"})
-    declared = sm.BatchTransform("SELECT 1", [posts, reference], [sums], name="s", transform_keys=keys, track_keys=True)
+    declared = sm.BatchTransform(
+        "SELECT 1 FROM {posts}", [posts, reference], [sums], name="s", transform_keys=keys, track_keys=True
+    )
     with pytest.raises(InvalidStep, match="track_keys needs transform keys that each plain input has"):
         ds.add(declared)

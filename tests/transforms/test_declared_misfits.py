@@ -204,3 +204,21 @@ def test_numbers_of_other_types_are_joined_by_value_both_ways(ds, rows, set_smal
     assert ds.run().steps["tell"].keys == 2
     assert rows(feed) == [(1, "a"), (2, "bb"), (3, "c")]
     assert rows(required) == [(1, "a"), (2, "bb"), (3, "c")]
+
+
+@pytest.mark.scenario("X104")
+@pytest.mark.parametrize(
+    ("sql", "told", "hint"),
+    [
+        ("SELECT id, name FROM {profile}", "names {profile}, which is none of its inputs", "did you mean 'profiles'?"),
+        ("SELECT id, name FROM profiles", "names none of its inputs", "FROM {profiles}"),
+        ("SELECT id, '}' AS name FROM {profiles}", "the braces in its SQL cannot be read", "is written twice"),
+    ],
+)
+def test_sql_that_names_no_input_is_refused_when_declared(ds, sql, told, hint):
+    profiles, out = (ds.table(name, "id long, name string", key="id") for name in ("profiles", "out"))
+    with pytest.raises(InvalidStep) as refused:
+        ds.add(sm.BatchTransform(sql, inputs=[profiles], outputs=[out], name="copy"))
+    assert told in refused.value.message
+    assert hint in refused.value.hint
+    assert ds.step_names() == []

@@ -245,7 +245,7 @@ def test_what_a_function_for_pandas_cannot_be(store):
 
 def test_a_query_reads_each_table_once(store):
     inputs = ["posts", profiles(user_id="id"), profiles(post_id="id")]
-    assert refusal(store, InvalidStep, func="SELECT 1", inputs=inputs) == (
+    assert refusal(store, InvalidStep, func="SELECT 1 FROM {posts}", inputs=inputs) == (
         "step 'process_posts' is SQL and reads a table twice, which its text cannot tell apart. It was not added. "
         "Hint: write it as a function."
     )
@@ -273,7 +273,7 @@ def test_tables_and_steps_that_are_not_there(store):
 def test_a_step_has_a_name(store):
     text = "a step needs a name, and its function has none of its own. It was not added."
     assert refusal(store, InvalidStep, func=lambda posts: posts, name=None) == f'{text} Hint: give name="…".'
-    assert text in refusal(store, InvalidStep, func="SELECT 1", name=None)
+    assert text in refusal(store, InvalidStep, func="SELECT 1 FROM {posts}", name=None)
     with pytest.raises(SeamarkError, match="process posts"):
         declare(store, name="process posts")
     assert store.step_names() == []

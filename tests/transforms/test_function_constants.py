@@ -19,6 +19,17 @@ pytestmark = pytest.mark.scenario("X94")
 
 # Each is a program in which the last 1 is made a 2, which must be seen.
 SEEN = {
+    "a method that is named like one of sets": """
+        class Words:
+            def add(self, x): return x + 1
+        WORDS = Words()
+        def step(x): return WORDS.add(x)
+    """,
+    "a type of Spark": """
+        from pyspark.sql.types import DecimalType
+        KIND = DecimalType(10, 1)
+        def step(x): return x.cast(KIND)
+    """,
     "a namespace": "import types\nNS = types.SimpleNamespace(rate=1)\ndef step(x): return x * NS.rate\n",
     "a method of a dict": "GET = {'EUR': 1}.get\ndef step(x): return GET(x)\n",
     "a method of a text": "LINE = '{}: 1'.format\ndef step(x): return LINE(x)\n",
@@ -132,6 +143,30 @@ def test_a_changed_constant_is_seen(project: Any, program: str) -> None:
     assert form_of(project.step(f"{before}2{after}")).text != once.text
     assert once.unfollowed == {}
     assert " at 0x" not in once.text
+
+
+@pytest.mark.parametrize("name", ["add", "update", "sort", "remove", "pop", "clear"])
+def test_a_helper_that_is_named_like_a_method_of_containers_is_followed(project: Any, name: str) -> None:
+    program = f"""
+        from pk import prices
+        def step(x): return prices.{name}(prices.half(x))
+    """
+    helpers = f"def {name}(x): return x * 1\ndef half(x): return x / 3\n"
+    once = form_of(project.step(program, prices=helpers))
+    assert once.unfollowed == {}
+    for before, after in (("x * 1", "x * 2"), ("x / 3", "x / 2")):
+        assert form_of(project.step(program, prices=helpers.replace(before, after))).text != once.text
+
+
+def test_a_column_of_spark_is_no_type(project: Any, spark: Any) -> None:
+    form = form_of(
+        project.step("""
+        from pyspark.sql import functions as F
+        WANTED = F.col("n") > 1
+        def step(x): return x.where(WANTED)
+    """)
+    )
+    assert list(form.unfollowed) == ["steps.WANTED"]
 
 
 # Each names a function or class of a package, and another one that it is changed to.

@@ -3,7 +3,7 @@
 import pytest
 
 import seamark as sm
-from seamark.errors import BadValue, FrameMismatch, UnknownColumn
+from seamark.errors import BadValue, FrameMismatch, InvalidStep, UnknownColumn
 
 
 def positions(blog):
@@ -141,6 +141,34 @@ def test_a_limit_takes_ten_of_a_hundred_and_the_tenth_run_settles(blog):
     assert positions(blog)["posts"] == blog.posts.head.offset
     assert blog.store.control.index.covered_keys("process_posts") == []
     assert blog.is_settled()
+
+
+@pytest.mark.scenario("X66")
+@pytest.mark.parametrize("limit", [-1, 2.5, "3", True])
+def test_a_limit_that_is_no_number_of_keys_is_refused(blog, limit):
+    blog.write_posts(*posts(1, 2, 3))
+    for run in (blog.store.run, lambda limit: blog.step.run_full(sm.RunConfig(limit=limit))):
+        with pytest.raises(InvalidStep, match="is not a number of keys"):
+            run(limit=limit)
+    assert blog.run().keys == 3
+
+
+@pytest.mark.scenario("X5")
+def test_a_reset_after_a_limited_first_run_computes_its_keys_again(ds, rows):
+    factor = {"now": 1}
+    numbers, out = (ds.table(name, "id long, n long", key="id") for name in ("numbers", "out"))
+
+    @ds.transform(inputs=[numbers], outputs=[out], version="1")
+    def times(numbers):
+        return numbers.selectExpr("id", f"n * {factor['now']} AS n")
+
+    numbers.upsert([{"id": n, "n": 1} for n in range(5)])
+    ds.run(limit=3)
+    factor["now"] = 100
+    ds.offset_table.reset_offset("times")
+    for _ in range(3):
+        ds.run(limit=3)
+    assert rows(out) == [(n, 100) for n in range(5)]
 
 
 @pytest.mark.scenario("X66")

@@ -16,6 +16,28 @@ def is_idle(ds: sm.DataStore) -> bool:
     return not ds.run().did_something and ds.heads() == heads
 
 
+def test_a_required_first_input_with_a_required_reference_beside_another_input(ds: sm.DataStore, rows: Any) -> None:
+    posts = ds.table("posts", "post_id long, user_id long", key="post_id")
+    likes = ds.table("likes", "post_id long, n long", key="post_id")
+    profiles = ds.table("profiles", "id long", key="id")
+    out = ds.table("out", "post_id long, user_id long, n long", key="post_id")
+    required = sm.ComputeInput(profiles, join_type="inner", join_keys={"user_id": "id"})
+
+    @ds.transform(inputs=[sm.ComputeInput(posts, join_type="inner"), likes, required], outputs=[out])
+    def count(posts, likes, profiles):
+        return posts.join(likes, "post_id", "full").select("post_id", "user_id", "n")
+
+    posts.upsert([{"post_id": 1, "user_id": 1}, {"post_id": 2, "user_id": 2}])
+    likes.upsert([{"post_id": n, "n": 10 * n} for n in (1, 2, 3)])
+    profiles.upsert([{"id": 1}])
+    ds.run()
+    assert rows(out) == [(1, 1, 10)]
+    profiles.delete([{"id": 1}])
+    ds.run()
+    assert rows(out) == []
+    assert is_idle(ds)
+
+
 @pytest.mark.parametrize("in_spark", [False, True], ids=["local", "in Spark"])
 def test_a_key_without_its_required_reference_is_computed_from_no_input(
     ds: sm.DataStore, rows: Any, set_small: Any, monkeypatch: pytest.MonkeyPatch, in_spark: bool

@@ -46,7 +46,7 @@ class Output:
             self._document(plain(facts))
             return
         for part in render(facts):
-            self._people.print(part, soft_wrap=isinstance(part, str))
+            self._people.print(part, soft_wrap=isinstance(part, str))  # a string stays as it is: it may be YAML
 
     @property
     def is_terminal(self) -> bool:
@@ -75,7 +75,7 @@ class Output:
 
     def note(self, text: str) -> None:
         """Say something to people that is not part of the result."""
-        self._errors.print(Text(text, "dim"), soft_wrap=True)
+        self._errors.print(Text(text, "dim"))
 
     def fail(self, failure: Failure) -> None:
         """Tell an error: what happened, and what to do."""
@@ -84,9 +84,9 @@ class Output:
         if self.json:
             self._document({"error": {"type": failure.type, "message": failure.message, "hint": failure.hint}})
             return
-        self._errors.print(Text("Error: ", "bold red").append(failure.message, "not bold default"), soft_wrap=True)
+        self._errors.print(Text("Error: ", "bold red").append(failure.message, "not bold default"))
         if failure.hint:
-            self._errors.print(Text("Hint: ", "bold cyan").append(failure.hint, "not bold default"), soft_wrap=True)
+            self._errors.print(Text("Hint: ", "bold cyan").append(failure.hint, "not bold default"))
 
     def trace(self, error: BaseException | None) -> None:
         """Show the stack trace of an error that stands in a result, if the call asked for stack traces."""

@@ -189,7 +189,7 @@ def verified(facts: Verified) -> Parts:
 def heads(facts: Heads) -> Parts:
     """`heads`: a line that can be read again, whatever the width of the terminal."""
     lines = [Text(f"{line.table} {line.head}", no_wrap=True, overflow="ignore") for line in facts.heads]
-    return [*lines] or ["No tables yet."]
+    return [*lines]
 
 
 def _replayed(facts: Verified) -> Parts:

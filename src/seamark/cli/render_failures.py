@@ -36,7 +36,8 @@ def failed_keys(facts: FailedKeys, step: str | None, *, with_errors: bool) -> Pa
     steps = dict.fromkeys(line.step for line in facts.failures)
     tries = " or ".join(f"`seamark retry {name}`" for name in steps)
     what = counted(len(facts.failures) + facts.more, "key")
-    parts.append(Text(f"{what}: {tries} tries now, with --give-up it forgets them until their data changes.", "dim"))
+    given_up = "with --give-up it stops trying: keys of a step until their data changes, records of a diff for good."
+    parts.append(Text(f"{what}: {tries} tries now, {given_up}", "dim"))
     return parts
 
 

@@ -192,7 +192,8 @@ def _trouble(step: StepResult) -> Parts:
             parts.append(f"  and {len(step.failures) - len(shown)} more")
         if len(step.failures) > len(shown) or any(is_longer(failure.error) for failure in shown):
             parts.append(_under(f"`seamark failures {step.step} --errors` shows all of it.", "dim"))
-        parts.append(_under(f"Later runs try again; `seamark retry {step.step}` does it now.", "dim"))
+        verbs = f"`seamark failures {step.step}` says when, `seamark retry {step.step}` does it now."
+        parts.append(_under(f"Later runs try again: {verbs}", "dim"))
     if step.waiting_keys:
         stand = "stands" if step.waiting_keys == 1 else "stand"
         title = Text("\n✗ ", "red").append(step.step, "bold default")

@@ -267,7 +267,7 @@ def _parse(url: str) -> URL:
     except (ArgumentError, ValueError):  # ValueError: the port is no number
         raise ControlUnavailable(
             "the control database's URL cannot be read.",
-            hint="write it like sqlite:///seamark.db or postgresql://user:password@host/database, "
+            hint="write it like sqlite:///seamark.db or postgresql://user@host/database, "
             "with %40 for an @ in the password.",
         ) from None  # the original error repeats the URL, password and all
     if parsed.get_backend_name() == "postgresql":
@@ -276,7 +276,7 @@ def _parse(url: str) -> URL:
         return parsed
     raise ControlUnavailable(
         f"the control database is on '{parsed.get_backend_name()}', which Seamark does not speak.",
-        hint="use sqlite:///file or postgresql://user:password@host/database.",
+        hint="use sqlite:///file or postgresql://user@host/database.",
     )
 
 

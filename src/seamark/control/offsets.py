@@ -125,8 +125,8 @@ class Offsets:
                 for name in inputs if table is None else [name for name in inputs if name == table]:
                     row = position_row(replace(first, input_table=name))
                     self._database.insert_if_absent(connection, _offset, row)
-            else:  # what limited runs have computed ahead is to be computed again, too
-                connection.execute(delete(transform_meta).where(covered))
+            # what limited runs have computed ahead is to be computed again, too
+            connection.execute(delete(transform_meta).where(covered))
 
         self._database.write_retrying(reset_all)
 

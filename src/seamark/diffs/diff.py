@@ -15,7 +15,7 @@ from seamark.diffs.planning import plan_diff
 from seamark.diffs.replay import replay_diff
 from seamark.diffs.run import DiffRun, DiffWork
 from seamark.diffs.situation import DiffSituation, decide, last_details, look, too_late_so_far
-from seamark.errors import FrameMismatch, InvalidStep, NoSuchRow
+from seamark.errors import FrameMismatch, InvalidStep, NoSuchRow, moved_offsets_of_diff
 from seamark.ledger.verify import VerifyReport
 from seamark.spark.frames import arrow_rows
 from seamark.tables.context import TableContext
@@ -188,11 +188,7 @@ class Diff:
 
     def refuse_moved_offsets(self) -> None:
         """Refuse to have its offsets moved by hand: a record would be added to the state twice, or never."""
-        raise InvalidStep(
-            f"the offsets of diff '{self.name}' cannot be moved by hand: its state holds what the records up to them "
-            "brought. Nothing was changed.",
-            hint="declare the diff under another name to begin anew.",
-        )
+        raise moved_offsets_of_diff(self.name)
 
     def _failed(self, keys: Any) -> set[str]:
         """The visits that failed, all or those of a frame, as texts."""

@@ -164,6 +164,8 @@ class Expiry:
 
     def look(self, outcome: Outcome, stack: ExitStack) -> Looked:
         """What time does, beside what the run's records have done."""
+        if self.is_due or self.forgetting is not None:
+            self.context.session()  # Spark's functions need one, and it may be that nobody has started it yet
         leaving, found = self._leaving(outcome, stack)
         parts = [part for part in (leaving, self._forgotten(outcome, leaving, stack)) if part is not None]
         moments = [moment for moment in (found.oldest, outcome.oldest) if moment is not None]

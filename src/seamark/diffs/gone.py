@@ -110,7 +110,11 @@ def departed_of(
     own = marks.select(*map(quoted, spec.gone.schema.names))
     if not moments:
         return Departed(own)
-    return Departed(own, _left_with(spec, read_slices(spec.state, _blocks_at(spec.state, state_upto, moments))))
+    left = _left_with(spec, read_slices(spec.state, _blocks_at(spec.state, state_upto, moments)))
+    # Others may have been deleted in the same commits: these have taken back what they wrote.
+    keys = expired.select(*[F.col(quoted(name)).alias(f"gone {name}") for name in names])
+    same = [left[quoted(name)] == keys[quoted(f"gone {name}")] for name in names]
+    return Departed(own, left.join(keys, all_of(same), "left_semi"))
 
 
 # --- where a visit left -----------------------------------------------------------------------------------------------

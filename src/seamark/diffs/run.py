@@ -224,6 +224,7 @@ def outcome_of(
     """What a run makes of the records that it reads, computed once. Without records there is nothing to compute."""
     if reading.is_empty:
         return Outcome.nothing(spec, Applying(keep_levels))
+    context.session()  # Spark's functions need one, and it may be that nobody has started it yet
     horizon = expiry.horizon_column()
     visits = visits_of(context, spec, reading, horizon, skip_bad, stack)
     how = visits.departed.how(keep_levels=keep_levels)

@@ -147,14 +147,28 @@ def step_of(event: MetadataEvent) -> str | None:
 
 def outputs_of(event: MetadataEvent) -> str:
     """The outputs whose positions a definition is about: of a diff that is its state, whatever else it writes."""
-    if not isinstance(event, SetTransform) or not isinstance(event.transform, TransformSql):
+    try:
+        facts = _definition_of(event)
+        return outputs_key([f"{step_of(event)}_state"] if facts["kind"] == "diff" else facts["outputs"])
+    except (KeyError, TypeError):  # somebody else's definition
         return UNKNOWN_OUTPUTS
+
+
+def is_diff(event: MetadataEvent, name: str) -> bool:
+    """Whether a SetTransform holds the definition of the diff of this name."""
+    return step_of(event) == name and _definition_of(event).get("kind") == "diff"
+
+
+def _definition_of(event: MetadataEvent) -> dict[str, Any]:
+    """What a SetTransform says of the definition beside its text; nothing if it is somebody else's."""
+    if not isinstance(event, SetTransform) or not isinstance(event.transform, TransformSql):
+        return {}
     first = next(iter(event.transform.queries or ()), None)
     try:
         facts = json.loads(first.query) if first else {}
-        return outputs_key([f"{step_of(event)}_state"] if facts["kind"] == "diff" else facts["outputs"])
-    except (ValueError, KeyError, TypeError, RecursionError):  # somebody else's definition
-        return UNKNOWN_OUTPUTS
+    except (ValueError, RecursionError):
+        return {}
+    return facts if isinstance(facts, dict) else {}
 
 
 def _inputs_of(event: SetTransform) -> dict[str, str]:

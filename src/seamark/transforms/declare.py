@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from seamark.errors import InvalidStep
 from seamark.tables.table import Table
 
 TableOrName: TypeAlias = Table | str
@@ -78,6 +79,14 @@ class RunConfig:
     limit: int | None = None
     fail_fast: bool | None = None
     on_change: OnChange | None = None
+
+    def __post_init__(self) -> None:
+        if self.limit is not None and (
+            not isinstance(self.limit, int) or isinstance(self.limit, bool) or self.limit < 0
+        ):
+            raise InvalidStep(
+                f"limit={self.limit!r} is not a number of keys. Nothing was run.", hint="give a whole number from 0 on."
+            )
 
     @property
     def is_partial(self) -> bool:

@@ -49,7 +49,7 @@ _SENTENCES = {
     Cause.CHANGED: "The step's definition is not the one that its rows were made by: "
     "a run shows the difference and asks what becomes of these rows.",
     Cause.NOT_RUN: "Records are pending, and no run has begun since the oldest of them came in: "
-    "run the step, or look whether the scheduler lives.",
+    "run the step, or look at what should run it.",
     Cause.ONLY_PARTS: "Records are pending, and only parts were run since the oldest of them came in: "
     "run the step in full.",
     Cause.STOPPED: "Records are pending, and the last run was stopped or killed before it was done: "
@@ -67,7 +67,8 @@ class StepFacts:
 
     Of several inputs, pending records are their sum, lag and age the greatest, and the oldest pending record the oldest
     of all. `last_run_started` and `last_run_outcome` are those of the newest run that did something, `modes_since` the
-    modes of all that have begun since the oldest pending record was committed.
+    modes of all that have begun since the oldest pending record was committed. It `lacks_position` on an input that has
+    records: it was reset, or never ran over it in full.
     """
 
     pending_records: int
@@ -81,6 +82,7 @@ class StepFacts:
     inputs_are_empty: bool = False
     definition_changed: bool = False
     is_running: bool = False
+    lacks_position: bool = False
 
 
 def likely_cause(facts: StepFacts) -> Cause:
@@ -104,7 +106,7 @@ def likely_cause(facts: StepFacts) -> Cause:
     if facts.failed_keys:
         return Cause.FAILING
     if facts.pending_records:
-        return Cause.TOO_SLOW
+        return Cause.NOT_RUN if facts.lacks_position else Cause.TOO_SLOW
     if facts.offset_age_seconds is not None and facts.offset_age_seconds >= QUIET_SECONDS:
         return Cause.NO_NEW_DATA
     return Cause.SETTLED
@@ -131,10 +133,12 @@ def advice(cause: Cause, step: str, facts: StepFacts, empty: Sequence[str] = (),
                 "Its definition is not the one that its rows were made by: "
                 f"`seamark run {step}` shows the difference and what to choose from."
             )
+        case Cause.NOT_RUN if facts.lacks_position and _has_run_since(facts):
+            return f"An input has no position: it was reset, or is new. `seamark run {step}` computes all keys."
         case Cause.NOT_RUN:
             return (
                 "Records are pending, and no run has begun since the oldest of them came in: "
-                f"`seamark run {step}`, or look whether the scheduler lives."
+                f"`seamark run {step}`, or look at what should run it."
             )
         case Cause.ONLY_PARTS:
             return (

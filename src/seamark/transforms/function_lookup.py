@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import EnumMeta
 from types import ClassMethodDescriptorType, FunctionType, MethodType, ModuleType
 
-from seamark.transforms.function_names import Imported, Uses
+from seamark.transforms.function_names import Chain, Imported, Uses
 from seamark.transforms.function_syntax import file_of_class
 from seamark.transforms.function_values import is_container, is_of_no_account, is_value
 from seamark.transforms.project_files import is_installed
@@ -169,15 +169,25 @@ class Lookup:
 
     def note_written(self, function: FunctionType, owner: object, uses: Uses) -> None:
         """Remember what a function writes to."""
+        for chain in sorted(uses.changed, key=lambda chain: chain.text):
+            with suppress(ImportError):  # that is said where it is read
+                if is_container(self.along(self.first(function, chain.first), chain.attributes).value):
+                    self._note_chain(function, chain)
         for chain in sorted(uses.written, key=lambda chain: chain.text):
-            if chain.attributes or not isinstance(chain.first, str):
-                with suppress(ImportError):  # that is said where it is read
-                    self._note(self.first(function, chain.first), chain.attributes)
-            else:
-                self.written.add(_place(function, chain.first))
-                self._note(Met(function.__globals__.get(chain.first, NOTHING)), ())
+            self._note_chain(function, chain)
+        for attributes in sorted(uses.own_changed) if owner is not NOTHING else ():
+            if is_container(self.along(Met(owner), attributes).value):
+                self._note(Met(owner), attributes)
         for attributes in sorted(uses.own_written) if owner is not NOTHING else ():
             self._note(Met(owner), attributes)
+
+    def _note_chain(self, function: FunctionType, chain: Chain) -> None:
+        if chain.attributes or not isinstance(chain.first, str):
+            with suppress(ImportError):  # that is said where it is read
+                self._note(self.first(function, chain.first), chain.attributes)
+        else:
+            self.written.add(_place(function, chain.first))
+            self._note(Met(function.__globals__.get(chain.first, NOTHING)), ())
 
     def _note(self, met: Met, attributes: tuple[str, ...]) -> None:
         if attributes:

@@ -49,13 +49,16 @@ class Uses:
     """What a function refers to.
 
     `free` begin with a name from outside the function; `own` with its first parameter, which is left out: the object
-    that a method belongs to. `written` are those of both kinds whose value the function changes.
+    that a method belongs to. `written` are those of both kinds whose value the function changes,
+    and `changed` those that it calls a method of by which containers are changed: they may be something else.
     """
 
     free: tuple[Chain, ...]
     own: tuple[tuple[str, ...], ...]
     written: frozenset[Chain]
     own_written: frozenset[tuple[str, ...]]
+    changed: frozenset[Chain]
+    own_changed: frozenset[tuple[str, ...]]
 
 
 def uses_of(node: FunctionNode) -> Uses:
@@ -63,7 +66,14 @@ def uses_of(node: FunctionNode) -> Uses:
     finder = _Finder(node)
     finder.look_into(node, [node.body] if isinstance(node, ast.Lambda) else node.body)
     free = sorted(set(finder.free), key=lambda chain: chain.text)
-    return Uses(tuple(free), tuple(sorted(set(finder.own))), frozenset(finder.written), frozenset(finder.own_written))
+    return Uses(
+        tuple(free),
+        tuple(sorted(set(finder.own))),
+        frozenset(finder.written),
+        frozenset(finder.own_written),
+        frozenset(finder.changed),
+        frozenset(finder.own_changed),
+    )
 
 
 def default_names(node: FunctionNode) -> set[str]:
@@ -92,6 +102,8 @@ class _Finder:
         self.own: list[tuple[str, ...]] = []
         self.written: list[Chain] = []
         self.own_written: list[tuple[str, ...]] = []
+        self.changed: list[Chain] = []
+        self.own_changed: list[tuple[str, ...]] = []
         self._scopes: list[_Scope] = []
         parameters = [*root.args.posonlyargs, *root.args.args]
         self._first = parameters[0].arg if parameters else None
@@ -155,7 +167,7 @@ class _Finder:
         elif isinstance(node, ast.Call):
             named = _chain_of(node.func)
             if named is not None and named[1] and named[1][-1] in CHANGING:
-                self._write(named[0], named[1][:-1])
+                self._note(named[0], named[1][:-1], self.changed, self.own_changed)
 
     def _use(self, name: str, attributes: tuple[str, ...]) -> None:
         self._note(name, attributes, self.free, self.own)

@@ -14,6 +14,8 @@ from types import EllipsisType, MappingProxyType, NoneType, NotImplementedType
 from typing import Any
 from uuid import UUID
 
+from pyspark.sql.types import DataType
+
 _PLAIN = (NoneType, bool, int, float, complex, bytes, bytearray, EllipsisType, NotImplementedType)
 _SHOWN = (range, Decimal, Fraction, UUID, date, datetime, time, timedelta, timezone, tzinfo)
 _BASES = (int, float, complex, bytes, bytearray, Decimal, Fraction, UUID, date, timedelta)
@@ -48,8 +50,8 @@ def value_text(value: object, folder: str) -> str | None:
     top = type(value).__module__.partition(".")[0]
     if top == "numpy":
         return _array_text(value)
-    if top == "pyspark" and hasattr(value, "jsonValue"):  # a type or a schema
-        return f"type({value.json()})"  # type: ignore[attr-defined]
+    if isinstance(value, DataType):
+        return f"type({value.json()})"
     return None
 
 

@@ -99,7 +99,8 @@ def gather(shape: Shape, scope: Scope, read: Mapping[str, int | None], known: Ma
             frames[place] = _reference_rows(shape, scope, source, frames[primary], read, known.get(source.table))
             if source.required:
                 frames[primary] = with_partner(source.source, frames[primary], frames[place], source.join_keys)
-    is_met = is_met and only_met(shape, frames, [source for source in _needed(shape) if not source.required])
+    if any(source.required for source in shape.references):  # they have left out rows of the primary, and so keys
+        is_met = is_met and only_met(shape, frames, _needed(shape))
     return Gathered(shape, scope, tuple(frames[place] for place in range(len(shape.inputs))), read, is_met)
 
 

@@ -12,8 +12,9 @@ import pandas as pd
 import pyarrow as pa
 
 from seamark.control import FailedKey, LiveRun, Position, TableHead, outputs_of_lease
-from seamark.errors import InvalidStep, SeamarkError, UnknownStep
+from seamark.errors import InvalidStep, SeamarkError, UnknownStep, moved_offsets_of_diff
 from seamark.ledger.verify import VerifyReport
+from seamark.tables.chain_facts import is_diff
 from seamark.tables.context import TableContext
 from seamark.tables.evolve import grow_declared
 from seamark.tables.read import TableSource
@@ -152,10 +153,19 @@ class Pipeline:
         """The inputs of a step whose offsets may be moved by hand, or its refusal; none if there is no such step."""
         step = self.steps.get(name)
         if step is None:
+            self._refuse_foreign_diff(name)
             return ()
         step.refuse_moved_offsets()
         adopt_rows(self._context, step.spec)
         return step.inputs
+
+    def _refuse_foreign_diff(self, name: str) -> None:
+        """Refuse to move the offsets of a diff that another program declares: its state would hold records twice."""
+        head = self._context.control.index.head(f"{name}_state")
+        if head is None or head.transform_block is None:
+            return
+        if is_diff(self._context.files(head.table).block(head.transform_block).event, name):
+            raise moved_offsets_of_diff(name)
 
     def outputs_keys(self) -> dict[str, str]:
         """The outputs of each step, as the control database names them."""

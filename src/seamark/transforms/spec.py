@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from string import Formatter
 from typing import Any, get_args
 
 from pyspark import cloudpickle
 
 from seamark.control import outputs_key
-from seamark.errors import InvalidStep, SeamarkError, TableError, nearest
+from seamark.errors import InvalidStep, SeamarkError, TableError, did_you_mean, nearest
 from seamark.tables.read import TableSource
 from seamark.tables.schema import Column, check_table_name
 from seamark.tables.table import Table
@@ -270,7 +272,31 @@ def _sql_function(text: str, shape: Shape) -> Callable[..., Any]:
             f"step '{shape.step}' is SQL and reads a table twice, which its text cannot tell apart. It was not added.",
             hint="write it as a function.",
         )
+    _check_named(shape.step, text, names)
     return sql_function(text, names, shape.primary.source)
+
+
+def _check_named(step: str, text: str, names: Sequence[str]) -> None:
+    """Refuse SQL whose braces name something else than inputs, or none of them."""
+    try:
+        fields = [field for _, field, _, _ in Formatter().parse(text) if field is not None]
+    except ValueError as error:
+        raise InvalidStep(
+            f"step '{step}': the braces in its SQL cannot be read: {error}. It was not added.",
+            hint="inputs stand in braces, {" + names[0] + "}; a brace of its own is written twice.",
+        ) from None
+    named = [re.split(r"[.\[]", field)[0] for field in fields]
+    unknown = next((name for name in named if name not in names), None)
+    if unknown is not None:
+        raise InvalidStep(
+            f"step '{step}': its SQL names {{{unknown}}}, which is none of its inputs. It was not added.",
+            hint=did_you_mean(unknown, names, "Inputs"),
+        )
+    if not named:
+        raise InvalidStep(
+            f"step '{step}': its SQL names none of its inputs. It was not added.",
+            hint="write an input in braces: FROM {" + names[0] + "}.",
+        )
 
 
 def sql_function(text: str, names: Sequence[str], source: TableSource) -> Callable[..., Any]:

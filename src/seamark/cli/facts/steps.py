@@ -158,6 +158,7 @@ def _state(
         inputs_are_empty=len(empty) == len(inputs),
         definition_changed=step.definition_changed(heads),
         is_running=running is not None,
+        lacks_position=any(one.record_offset is None and one.pending_records for one in inputs),
     )
     cause = likely_cause(facts)
     return StepState(

@@ -171,8 +171,10 @@ def heads(call: Call) -> None:
 
     with call.store() as store:
         found = store.heads()
-    lines = (HeadLine(name, head.block_hash, head.sequence) for name, head in found.items() if head.block_hash)
-    call.show(Heads(tuple(lines)), render.heads)
+    lines = tuple(HeadLine(name, head.block_hash, head.sequence) for name, head in found.items() if head.block_hash)
+    call.show(Heads(lines), render.heads)
+    if not lines:
+        call.output.note("No table has a block yet.")
 
 
 def fold(

@@ -83,7 +83,7 @@ def _package(who: str) -> Any:
     except ImportError:
         raise SinkUnavailable(
             f"{who} needs the package clickhouse-connect, which is not installed. Nothing was sent.",
-            hint="pip install 'seamark[clickhouse]'.",
+            hint="install Seamark with its extra: pip install '/path/to/seamark[clickhouse]'.",
         ) from None
 
 

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from seamark.errors import InvalidSink
 
 _FORMS = (
-    "write it like chdb:///folder (four slashes for an absolute one) or clickhouse://user:password@host:8123/database; "
+    "write it like chdb:///folder (four slashes for an absolute one) or clickhouse://user@host:8123/database; "
     "clickhouses:// for TLS. Signs such as @ : / in a password are written %40 %3A %2F."
 )
 _YES, _NO = ("1", "true", "yes"), ("0", "false", "no")
