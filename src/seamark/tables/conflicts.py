@@ -22,7 +22,7 @@ MOST_CONFLICTS = 5
 
 
 def until_committed(source: TableSource, attempt: Callable[[tuple[Lease, ...]], T]) -> T:
-    """What `attempt` returns when nobody was faster; it is told which leases on the table it may write with.
+    """What `attempt` returns when nobody was faster; it gets the leases on the table that it may write with.
 
     Another writer who has reserved the table is waited for, up to the store's `write_wait`.
     """
