@@ -107,7 +107,7 @@ def test_a_url_that_cannot_be_used_is_told_without_the_password(url):
     with pytest.raises(ControlUnavailable) as refused:
         Control(url)
     assert "open-sesame" not in str(refused.value)
-    assert "postgresql://user:password@host/database" in refused.value.hint
+    assert "postgresql://user@host/database" in refused.value.hint
 
 
 def test_a_file_that_is_no_database_is_told(tmp_path):

@@ -341,7 +341,7 @@ def test_an_unknown_table(dry, url, caplog):
 def test_a_missing_package(dry, caplog, monkeypatch, tmp_path, package, url):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, package, None)  # what Python says of a package that is not there
-    assert "pip install 'seamark[clickhouse]'" in trouble(dry, url, caplog)
+    assert "pip install '/path/to/seamark[clickhouse]'" in trouble(dry, url, caplog)
 
 
 def test_a_folder_that_another_process_has_open(dry, tmp_path, folder_url, caplog):
