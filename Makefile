@@ -30,7 +30,7 @@ lint: setup ## Style, types, and who may import whom
 	@$(IN_ROOT) "$(BIN)/mypy"
 	@$(IN_ROOT) "$(BIN)/lint-imports" --no-logo
 
-fmt: setup ## Format the code and mend what can be mended
+fmt: setup ## Format the code and fix what can be fixed
 	@$(IN_ROOT) "$(BIN)/ruff" check --fix .
 	@$(IN_ROOT) "$(BIN)/ruff" format .
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import logging
+import warnings
 from collections.abc import Iterable, Sequence
 
 
@@ -28,11 +30,29 @@ class SeamarkError(Exception):
         super().__init__(f"{message} Hint: {hint}" if hint else message)
 
 
+class SeamarkWarning(UserWarning):
+    """The base of all of Seamark's warnings: something that may be meant, and may be a mistake."""
+
+
+def warn(log: logging.Logger, text: str, kind: type[SeamarkWarning], stacklevel: int) -> None:
+    """Say that something may be a mistake, as a warning of Python's, and in the log where there is one.
+
+    Where nobody has set up logging both would end up on the screen.
+    """
+    if log.hasHandlers():
+        log.warning("%s", text)
+    warnings.warn(text, kind, stacklevel=stacklevel + 1)
+
+
 # --- the project and its surroundings ---------------------------------------------------------------------------------
 
 
 class ConfigError(SeamarkError):
     """`seamark.toml`, the environment or an argument says something that Seamark cannot use."""
+
+
+class ConfigWarning(SeamarkWarning):
+    """A setting that may be misspelt."""
 
 
 class UsedWrongly(SeamarkError):
@@ -133,6 +153,10 @@ class ControlError(SeamarkError):
 
 class ControlUnavailable(ControlError):
     """The control database cannot be reached."""
+
+
+class InvalidControlUrl(ControlUnavailable, ConfigError):
+    """The control database's URL says nothing that Seamark can use."""
 
 
 class SchemaTooNew(ControlError):

@@ -155,3 +155,12 @@ def test_a_control_database_that_cannot_be_used_is_an_error_with_a_hint_and_no_t
     assert "control database" in error["message"]
     assert error["hint"]
     assert "Traceback" not in told.err
+
+
+@pytest.mark.scenario("L67")
+def test_verify_says_what_else_it_has_compared(call, project):
+    heads = project / "heads.txt"
+    heads.write_text(call("heads", folder=project).out)
+    agree = "✓ 11 blocks of 3 tables: files, chains and control database agree"
+    assert call("verify", "--expect", str(heads)).out == f"{agree}; 3 expected heads found\n"
+    assert call("verify", "--rows").out == f"{agree}; the rows of bases are those of the log\n"

@@ -368,3 +368,65 @@ def test_a_terminal_without_our_signs_and_a_reader_that_goes_away_are_no_errors(
     program = Path(sys.executable).with_name("seamark")
     shown = subprocess.run(f"{program} doctor | head -1", shell=True, cwd=project, capture_output=True, text=True)
     assert shown.stderr == ""
+
+
+@pytest.mark.scenario("C3")
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("sqlite://seamark.db", ["names a host, and SQLite has files", "sqlite:///seamark.db"]),
+        ("mysql://host/db", ["'mysql', which Seamark does not speak"]),
+        ("nonsense", ["URL cannot be read"]),
+    ],
+)
+def test_a_control_url_that_cannot_be_used_is_a_mistake_in_the_file(call, empty_project, url, words):
+    (empty_project / "seamark.toml").write_text(f'pipeline = "pipeline.py:ds"\ncontrol = "{url}"\n')
+    told = call("status", folder=empty_project)
+    assert told.code == 2
+    assert all(word in told.err for word in words)
+    assert "Traceback" not in told.err
+
+
+def test_a_misspelt_variable_is_told_and_those_of_others_are_not(command, empty_project):
+    told = command("ls", folder=empty_project, SEAMARK_WAREHOSE="elsewhere", SEAMARK_SERVICE_HOST="10.0.0.1")
+    assert told.code == 0
+    assert told.err == (
+        "Warning: the environment variable SEAMARK_WAREHOSE is no setting and was not used: "
+        "did you mean SEAMARK_WAREHOUSE?\n"
+    )
+
+
+@pytest.mark.parametrize("program", ["seamark", "python"])
+def test_what_may_be_a_mistake_is_said_once(command, empty_project, program):
+    pipeline = empty_project / "pipeline.py"
+    pipeline.write_text(
+        pipeline.read_text()
+        + """
+counts = ds.table("counts", "what string, n long", key="what")
+
+
+@ds.transform(inputs=[posts], outputs=[counts])
+def count(posts):
+    return posts.groupBy().count().selectExpr("'posts' AS what", "count AS n")
+"""
+    )
+    if program == "seamark":
+        told = command("plan", folder=empty_project).err
+    else:
+        told = subprocess.run(
+            [sys.executable, "pipeline.py"], cwd=empty_project, capture_output=True, text=True, check=True
+        ).stderr
+    assert told.count("so that all of it is one result") == 1
+
+
+def test_show_says_that_values_are_cut(call, project, monkeypatch):
+    whole = call("show", "clicks", folder=project).out
+    assert "…" not in whole
+    monkeypatch.setenv("COLUMNS", "24")
+    cut = call("show", "clicks").out
+    assert "… where a value does not fit; --json shows all of it." in " ".join(cut.split())
+
+
+def test_recompute_without_a_changed_definition_says_what_to_do(call, empty_project, spark):
+    told = call("run", "--on-change", "recompute", folder=empty_project)
+    assert "`seamark reset STEP` has all keys computed again" in " ".join(told.err.split())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import zip_longest
 from typing import Any
 
 import pyarrow as pa
@@ -85,6 +87,70 @@ def test_a_visit_that_came_and_went_between_two_runs_has_the_constant_that_its_l
     assert diff.run_full().failed == 0
     found = [(row["VisitID"], row["Sign"], row["Version"], row["CounterID"]) for row in told(diff, 1, 2)]
     assert found == [(1, -1, 2, 7), (2, -1, 1, 8)]
+
+
+# What a log brings of a visit (version, CounterID, whether it is gone), and what is wrong with it.
+CUTS: dict[str, tuple[list[tuple[int, int | None, bool]], str | None]] = {
+    "one value": ([(1, 5, False), (2, 5, False)], None),
+    "another value at the same version": ([(1, 5, False), (1, 6, False)], "changes from 5 to 6"),
+    "another value at a newer version": ([(1, 5, False), (2, 6, False)], "changes from 5 to 6"),
+    "another value of an older version": ([(2, 5, False), (1, 6, False)], "changes from 5 to 6"),
+    "another value, and back again": ([(1, 5, False), (1, 6, False), (1, 5, False)], "changes from 5 to 6"),
+    "a value that comes later": ([(1, None, False), (1, 5, False)], None),
+    "a delete that says another one": ([(1, 5, False), (1, 6, True)], None),
+    "a second life with another one": ([(1, 5, False), (1, 5, True), (2, 6, False)], None),
+    "lives that nobody has seen": ([(1, 5, False), (1, None, True), (2, 6, True), (3, 7, False)], None),
+}
+
+
+@pytest.mark.scenario("D38")
+@pytest.mark.parametrize("rule", ["overwrite", "keep"])
+def test_whether_a_column_is_constant_does_not_depend_on_where_runs_are_cut(ds, rule):
+    def run(name: str, *, cut: bool) -> sm.Diff:
+        log = ds.table(f"{name}_log", "VisitID long, y_VisitVersion int, CounterID int, gone boolean")
+        diff = ds.diff(
+            name, key="VisitID", fast_version="y_VisitVersion", multiplier=1000, logs=[log], deleted="gone",
+            merge={"CounterID": rule}, constant=["CounterID"],
+        )  # fmt: skip
+        for turn in zip_longest(*[given for given, _ in CUTS.values()]):
+            log.append(rows(log, *[(visit, *row) for visit, row in enumerate(turn) if row]))
+            if cut:
+                diff.run_full()
+        diff.run_full()
+        return diff
+
+    def known(diff: sm.Diff, visit: int) -> tuple[Any, Any, str | None]:
+        """The state of a visit, what its records leave standing, and why it failed."""
+        sums: Counter[tuple[int, int]] = Counter()
+        for line in told(diff, visit):
+            sums[line["CounterID"], line["y_VisitVersion"] if line["SlowVersion"] == 0 else -1] += line["Sign"]
+        state = [(row.y_VisitVersion, row.CounterID) for row in states[diff.name] if row.VisitID == visit]
+        failed = diff.failures()
+        return state, +sums | -sums, next(iter(failed.error[failed.VisitID == visit]), None)
+
+    together, apart = run("together", cut=False), run("apart", cut=True)
+    states = {diff.name: diff.state.rows().collect() for diff in (together, apart)}
+    for visit, (case, (_, trouble)) in enumerate(CUTS.items()):
+        one, other = known(together, visit), known(apart, visit)
+        if trouble is None:
+            assert one == other, case
+            assert one[-1] is None, case
+        else:
+            assert trouble in (one[-1] or ""), case
+            assert trouble in (other[-1] or ""), case
+
+
+@pytest.mark.scenario("D38")
+def test_a_constant_that_a_keyed_log_corrects_and_then_sets_right_again_is_trouble_no_more(ds):
+    log = ds.table("joined_visits", "VisitID long, y_VisitVersion int, CounterID int", key="VisitID")
+    diff = ds.diff(
+        "visits", key="VisitID", fast_version="y_VisitVersion", multiplier=1000, logs=[log], constant=["CounterID"]
+    )
+    for counter, trouble in ((5, 0), (6, 1), (5, 0)):
+        log.upsert(rows(log, (1, 1, counter)))
+        diff.run_full()
+        assert len(diff.failures()) == trouble
+    assert {line["CounterID"] for line in told(diff, 1)} == {5}
 
 
 def told(diff: sm.Diff, *visits: int) -> list[dict[str, Any]]:

@@ -198,3 +198,36 @@ def test_intermediate_tables_that_are_no_longer_kept_are_still_verified(make_vis
     visits = make_visits()
     assert len(visits.diff.failures()) == 0  # what the kept tables tell of was cured later
     assert not visits.run().did_something
+
+
+@pytest.mark.parametrize(
+    "moved", ["record_offset = NULL, block_hash = NULL, block_sequence = NULL, generation = 1", "record_offset = 0"]
+)
+def test_a_position_that_was_moved_in_the_database_is_found_and_no_record_is_added_again(make_visits, moved):
+    logs = {"joined_visits": "VisitID long, y_VisitVersion int, revenue long"}
+    visits = make_visits(logs=logs, merge={"revenue": "sum"})
+    visits.visits((1, 1, 10), (2, 1, 20))
+    visits.run()
+    before = visits.lines("visits_visit_log_slow")
+    with visits.store.control.database.write() as connection:
+        connection.exec_driver_sql(f"UPDATE transform_input_offset SET {moved}")
+
+    found = visits.store.verify().findings
+    assert [finding.kind for finding in found] == ["position"], found
+    with pytest.raises(InvalidStep, match=r"up to record 1, and the control database says up to (none|record 0)"):
+        visits.run()
+    assert visits.store.plan()["visits"].mode == "refused"
+    assert visits.lines("visits_visit_log_slow") == before
+
+
+def test_a_version_that_does_not_fit_fails_its_visit_and_no_other(make_visits):
+    columns = "VisitID long, y_VisitVersion long"
+    logs = {"joined_visits": f"{columns}, a long", "bs": f"{columns}, b long", "cs": f"{columns}, c long"}
+    visits = make_visits(logs=logs, multiplier=1 << 60)
+    for value in range(3):  # each log's news is a slow version
+        for log in logs:
+            visits.bring(log, (1, 1, value))
+        visits.bring("joined_visits", (2, 1, value))
+        visits.run()
+    assert visits.diff.failures().error.tolist() == ["its Version does not fit a long: S=9, M=1152921504606846976"]
+    assert {visit: row[1] for visit, row in visits.state().items()} == {1: 6, 2: 3}

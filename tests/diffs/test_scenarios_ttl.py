@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from pyspark.sql import functions as F
 
 LOGS = {
     "joined_visits": "VisitID long, y_VisitVersion int, start_time timestamp, title string",
@@ -102,3 +103,113 @@ def test_a_bad_row_that_is_corrected_to_one_that_comes_too_late_is_trouble_no_mo
     visits.visits((1, 4, now, "good"))
     assert visits.run().failed == 0
     assert visits.state()[1] == (4, 2, now, "good")
+
+
+TIMED = {"joined_visits": "VisitID long, y_VisitVersion int, start_time timestamp, revenue long"}
+UNTIMED_FIRST = {
+    "joined_visits": "VisitID long, y_VisitVersion int, title string",
+    "joined_conversions": LOGS["joined_conversions"],
+}
+
+
+# News of visits in the very run in which they leave: version, whether it has a time, revenue.
+LAST_NEWS = {
+    1: [(2, False, 5)],
+    2: [(3, False, 5)],
+    3: [(1, True, 5)],  # the newer side's time stays
+    4: [(1, True, 5), (3, False, 7)],
+}
+
+
+@pytest.mark.scenario("D21")
+@pytest.mark.parametrize("rows", [1, 40])
+def test_a_visit_that_leaves_in_the_run_of_its_news_is_taken_back_as_it_was_left(
+    make_visits, clock, rows, set_small, monkeypatch
+):
+    set_small(monkeypatch, 10)  # with more rows than that Spark does the work
+    visits = make_visits(logs=TIMED, merge={"revenue": "sum"}, ttl=("start_time", "30 days"), keep_intermediate=True)
+    newest = dict.fromkeys(LAST_NEWS, 2)
+    for visit in LAST_NEWS:
+        visits.fast(visit, "+1 -1 +2")
+        visits.visits((visit, 2, clock.now(), 10))
+    visits.run()
+
+    clock.advance(days=31)
+    for visit, news in LAST_NEWS.items():
+        for version, has_time, revenue in news:
+            if version > newest[visit]:
+                visits.fast(visit, f"-{newest[visit]} +{version}")
+                newest[visit] = version
+            visits.visits((visit, version, clock.now() if has_time else None, revenue))
+    visits.visits(*[(1000 + n, 1, clock.now(), n) for n in range(rows)])
+    report = visits.run()
+
+    assert (report.mode, report.retracted) == ("changes", len(LAST_NEWS))
+    assert not set(LAST_NEWS) & set(visits.state())
+    assert len(visits.rows("visits_diff_log_0_state")) == len(LAST_NEWS), "what the run had in its hands is kept"
+    assert visits.store.plan()["visits"].mode == "settled"
+    assert {visit: visits.standing()[visit] for visit in LAST_NEWS} == {1: "+2002", 2: "+2003", 3: "+2002", 4: "+2003"}
+
+    for visit in LAST_NEWS:
+        visits.fast(visit, f"-{newest[visit]} +{newest[visit] + 1}")
+        visits.visits((visit, newest[visit] + 1, clock.now(), 1))
+    visits.run()
+    assert {visit: visits.standing()[visit] for visit in LAST_NEWS} == {1: "+3003", 2: "+3004", 3: "+3003", 4: "+3004"}
+    assert {visits.state()[visit][-1] for visit in LAST_NEWS} == {1}, "the new life knows nothing of the old one"
+    written = [(line["VisitID"], line["Sign"], line["Version"]) for line in visits.lines("visits_visit_log_slow")]
+    assert len(set(written)) == len(written), "no version is written or taken back twice"
+    replayed = visits.store.verify(replay=True)
+    assert replayed.ok, replayed.findings
+
+
+@pytest.mark.scenario("D34")
+def test_a_first_log_without_the_column_moves_a_visit_on_that_is_just_leaving(make_visits, clock):
+    """The fast supplier has written the new version: the slow one must answer it."""
+    visits = make_visits(logs=UNTIMED_FIRST, merge={"revenue": "sum"}, ttl=("start_time", "30 days"))
+    visits.fast(1, "+1")
+    visits.visits((1, 1, "a"))
+    visits.conversions((1, 1, clock.now(), 3))
+    visits.run()
+    clock.advance(days=31)
+    for version in (2, 3):
+        visits.fast(1, f"-{version - 1} +{version}")
+        visits.visits((1, version, "b"))
+        visits.run()
+        assert visits.standing()[1] == f"+{(version + 1) * 1000 + version}"  # the conversion is S 2
+    assert visits.store.verify(replay=True).ok
+
+
+@pytest.mark.scenario("D21")
+def test_a_merge_that_makes_a_visit_old_lets_it_leave_at_once(make_visits, clock):
+    """Not only time makes visits old: a function may, and the visit may have begun in the same run."""
+    merge = {"start_time": lambda old, new: F.least(old, new) - F.expr("interval 40 days"), "revenue": "sum"}
+    visits = make_visits(logs=TIMED, merge=merge, ttl=("start_time", "30 days"))
+    visits.fast(1, "+2")
+    visits.visits((1, 2, clock.now(), 10), (1, 2, clock.now(), 5))
+    visits.run()
+    assert visits.state() == {}
+    visits.fast(1, "-2 +3")
+    visits.visits((1, 3, clock.now(), 1))
+    visits.run()
+    assert visits.standing() == visits.newest()
+    assert visits.state()[1][-1] == 1
+
+
+@pytest.mark.scenario("D21")
+@pytest.mark.parametrize(("kind", "year"), [("date", 10_000), ("timestamp", 10_000), ("timestamp_ntz", -4000)])
+def test_times_that_python_does_not_hold_stop_nobody(make_visits, clock, spark, kind, year):
+    """Spark's columns reach from before our era to the year 294246."""
+    logs = {"joined_visits": f"VisitID long, y_VisitVersion int, start_time {kind}, title string"}
+    visits = make_visits(logs=logs, ttl=("start_time", "30 days"))
+    text = f"to_date('{year:05}-01-01', 'yyyyy-MM-dd')" if year > 0 else "date_sub(DATE '0001-01-01', 1461000)"
+    far = spark.sql(f"SELECT 1L VisitID, 2 y_VisitVersion, CAST({text} AS {kind}) start_time, 'x' title")
+    visits.logs["joined_visits"].append(far)
+    report = visits.run()
+    assert report.too_late == (1 if year < 0 else 0)
+    visits.visits((2, 2, clock.now().date() if kind == "date" else clock.now(), "y"))
+    visits.run()
+    clock.advance(days=31)
+    visits.run()
+    left = {row["VisitID"] for row in visits.store.table("visits_state").rows().select("VisitID").collect()}
+    assert left == ({1} if year > 0 else set())
+    assert visits.store.plan()["visits"].mode == "settled"

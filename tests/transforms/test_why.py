@@ -69,6 +69,8 @@ def test_an_unknown_key_a_key_in_part_and_a_table_without_a_key_are_told_apart(b
         store.why("feed", {"post": 1})
     with pytest.raises(FrameMismatch, match="more columns: post_id"):
         store.why("feed", {})
+    with pytest.raises(FrameMismatch, match=r"a mapping of columns to values, and not 1\..*'post_id': …"):
+        store.why("feed", 1)
     with pytest.raises(UnknownTable):
         store.why("nothing", {"post_id": 1})
     store.table("clicks", "n long").append([{"n": 1}])

@@ -7,9 +7,10 @@ import importlib
 import inspect
 import io
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
 from typer.core import TyperGroup
@@ -21,7 +22,7 @@ from seamark.cli.failures import Interrupted, failure_of
 from seamark.cli.output import Output, clean_stdout
 from seamark.cli.signals import ended_by_signals
 from seamark.cli.verbs import FILES
-from seamark.errors import UsedWrongly, did_you_mean
+from seamark.errors import SeamarkWarning, UsedWrongly, did_you_mean
 
 _EVERYWHERE = "Options of every verb"
 
@@ -61,9 +62,28 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a sign gets a question mark
+    warnings.showwarning = _show_warning
     with ended_by_signals():
         code = run(sys.argv[1:])
     sys.exit(code)
+
+
+_show_elsewhere = warnings.showwarning
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Ours are about the project, and not about a line of a program."""
+    if issubclass(category, SeamarkWarning):
+        print(f"Warning: {message}", file=sys.stderr)
+    else:
+        _show_elsewhere(message, category, filename, lineno, file, line)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -34,9 +35,10 @@ class FittedColumn:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """Rows, one a line, with the widest columns cut to the width that there is."""
+    """Rows, one a line, with the widest columns cut to the width that there is; then `when_cut` says so."""
 
     columns: tuple[FittedColumn, ...]
+    when_cut: str = ""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         gaps = 3 * (len(self.columns) - 1)
@@ -48,6 +50,9 @@ class Fitted:
         for row in zip(*(column.cells for column in self.columns), strict=True):
             table.add_row(*row)
         yield table
+        is_cut = any(width < column.width for column, width in zip(self.columns, widths, strict=True))
+        if is_cut and self.when_cut:
+            yield Text(self.when_cut, "dim")
 
 
 def fitted(widths: Sequence[int], available: int) -> list[int]:
@@ -59,6 +64,11 @@ def fitted(widths: Sequence[int], available: int) -> list[int]:
 
 
 _LEAST_WIDTH = 4
+
+
+def under(text: str | Text, style: str = "") -> Padding:
+    """A line under a title, indented also where it wraps."""
+    return Padding(text if isinstance(text, Text) else Text(text, style), (0, 0, 0, 2), expand=False)
 
 
 def heading(text: str) -> Text:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as json_text
 import logging
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seamark.cli.plain import iso, plain
+from seamark.errors import SeamarkWarning
 from seamark.texts import without_secrets
 
 if TYPE_CHECKING:
@@ -66,6 +68,7 @@ def set_up_logging(config: Config, *, json: bool, verbose: bool) -> None:
     handler.setFormatter(JsonLines() if as_json else TextLines())
     logger.handlers = [handler]
     logger.propagate = False
+    warnings.filterwarnings("ignore", category=SeamarkWarning)  # they are in the log
     logging.getLogger().addFilter(_is_not_from_py4j)  # once, however often it is called
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.table import Column, Table
 from rich.text import Text
 
 from seamark.cli.cells import (
@@ -21,6 +23,7 @@ from seamark.cli.cells import (
     moment,
     number,
     short,
+    under,
     value,
 )
 from seamark.cli.grid import KEPT_TOGETHER, Grid, grid, wrapped
@@ -155,7 +158,7 @@ def _values(facts: TableRows) -> Fitted:
         header = Text(column.name, "bold").append(f"\n{kind}", "not bold dim")
         cells = tuple(value(row[column.name]) for row in facts.rows)
         columns.append(FittedColumn(header, cells, is_right=column.type.startswith(_NUMBERS)))
-    return Fitted(tuple(columns))
+    return Fitted(tuple(columns), "… where a value does not fit; --json shows all of it.")
 
 
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
@@ -171,18 +174,21 @@ def _how_many(facts: TableRows) -> str:
 # --- taking care ------------------------------------------------------------------------------------------------------
 
 
-def verified(facts: Verified) -> Parts:
-    """`verify`."""
+def verified(facts: Verified, *, rows: bool = False, expected: Sequence[str] | None = None) -> Parts:
+    """`verify`, which may have compared `rows` too, and found the heads of tables that were `expected`."""
     over = f"{counted(facts.blocks, 'block')} of {counted(len(facts.tables), 'table')}"
     again = _replayed(facts)
     if facts.ok:
-        return [Text("✓ ", "green").append(f"{over}: files, chains and control database agree", "default"), *again]
+        also = ["files, chains and control database agree"]
+        also += ["the rows of bases are those of the log"] if rows else []
+        also += [f"{counted(len(expected), 'expected head')} found"] if expected is not None else []
+        return [Text("✓ ", "green").append(f"{over}: {'; '.join(also)}", "default"), *again]
     findings = counted(len(facts.findings), "finding")
     parts: Parts = [Text("✗ ", "red").append(f"{over}: {findings}", "default"), *again]
     for finding in facts.findings:
         title = Text("\n").append(finding.table, "bold").append(" block ", "dim")
         title.append_text(short(finding.block) if finding.block else DASH).append(f"  {finding.kind}", "red")
-        parts += [title, f"  {finding.message}", f"  expected  {finding.expected}\n  found     {finding.found}"]
+        parts += [title, under(finding.message), _beside("expected", finding.expected), _beside("found", finding.found)]
     return parts
 
 
@@ -195,11 +201,18 @@ def heads(facts: Heads) -> Parts:
 def _replayed(facts: Verified) -> Parts:
     if facts.replayed is None:
         return []
-    told = f"  {counted(facts.replayed, 'block')} computed again"
+    told = f"{counted(facts.replayed, 'block')} computed again"
     if facts.not_replayable:
         told += f", {facts.not_replayable:,} not"
-    reasons = [f"  {entry.table}: {counted(entry.blocks, 'block')} not: {entry.reason}" for entry in facts.skipped]
-    return [told, *reasons]
+    reasons = [f"{entry.table}: {counted(entry.blocks, 'block')} not: {entry.reason}" for entry in facts.skipped]
+    return [under(line) for line in (told, *reasons)]
+
+
+def _beside(word: str, text: str) -> Padding:
+    """A value beside what it is, below itself where it wraps."""
+    line = Table.grid(Column(width=10), Column(overflow="fold"))
+    line.add_row(word, Text(text))
+    return Padding(line, (0, 0, 0, 2), expand=False)
 
 
 def folded(facts: Folded) -> Parts:

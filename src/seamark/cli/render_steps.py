@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from rich.padding import Padding
 from rich.syntax import Syntax
 from rich.text import Text
 from rich.tree import Tree
 
-from seamark.cli.cells import DASH, counted, first_line, is_longer, number, short, value
+from seamark.cli.cells import DASH, counted, first_line, is_longer, number, short, under, value
 from seamark.cli.facts.runs import FAILURES_SHOWN
 from seamark.cli.grid import Grid, grid
 from seamark.cli.render import Parts
@@ -52,13 +51,13 @@ def _planned(step: PlannedStep) -> Parts:
         shown.append(f"  `seamark run {step.step}` shows all of it, and what to choose from.")
     if step.mode not in ("settled", "refused"):
         batches = counted(step.batches, "batch")
-        shown.append(_under(f"{_keys(step)} in {batches} → {', '.join(step.outputs)}"))
+        shown.append(under(f"{_keys(step)} in {batches} → {', '.join(step.outputs)}"))
     shown += _upstream(step.upstream)
     if step.failed_due:
         shown.append(f"  {counted(step.failed_due, 'failed key')} due for another try")
     if step.failed_waiting:
         waiting = f"{counted(step.failed_waiting, 'failed key')} not due yet: "
-        shown.append(_under(f"{waiting}`seamark failures {step.step}`, `seamark retry {step.step}`"))
+        shown.append(under(f"{waiting}`seamark failures {step.step}`, `seamark retry {step.step}`"))
     inputs = grid("input", ">pending", ">after", ">up to", "~leads to keys by", indent=2)
     for entry in step.inputs:
         inputs.add_row(entry.table, number(entry.pending_records), number(entry.after), number(entry.upto), entry.path)
@@ -79,17 +78,12 @@ def _carried(sink: PlannedSink) -> Parts:
     parts: Parts = [title.append(f": {sink.reason}", "not bold")]
     if sink.blocks:
         what = f"{counted(sink.blocks, 'block')} with {counted(sink.records, 'record')} of '{sink.table}'"
-        parts.append(_under(f"{what} → {sink.target}"))
+        parts.append(under(f"{what} → {sink.target}"))
     return [*parts, *_upstream(sink.upstream)]
 
 
 def _upstream(steps: tuple[str, ...]) -> Parts:
-    return [_under(f"and what {', '.join(steps)} will have written by then")] if steps else []
-
-
-def _under(text: str | Text, style: str = "") -> Padding:
-    """A line under a title, indented also where it wraps."""
-    return Padding(text if isinstance(text, Text) else Text(text, style), (0, 0, 0, 2), expand=False)
+    return [under(f"and what {', '.join(steps)} will have written by then")] if steps else []
 
 
 def _mode_style(mode: str) -> str:
@@ -135,7 +129,7 @@ def _stopped(name: str, what: str, error: Trouble | None) -> Parts:
     title = Text("\n✗ ", "red").append(name, "bold default").append(f" {what}: ", "default")
     parts: Parts = [title.append(error.message, "default")]
     if error.hint:
-        parts.append(_under(Text("Hint: ", "bold cyan").append(error.hint, "not bold default")))
+        parts.append(under(Text("Hint: ", "bold cyan").append(error.hint, "not bold default")))
     return parts
 
 
@@ -187,19 +181,19 @@ def _trouble(step: StepResult) -> Parts:
         shown = step.failures[:FAILURES_SHOWN]
         for failure in shown:
             error = value(first_line(failure.error))
-            parts.append(_under(key_text(failure.key).append(": ").append_text(error)))
+            parts.append(under(key_text(failure.key).append(": ").append_text(error)))
         if len(step.failures) > len(shown):
             parts.append(f"  and {len(step.failures) - len(shown)} more")
         if len(step.failures) > len(shown) or any(is_longer(failure.error) for failure in shown):
-            parts.append(_under(f"`seamark failures {step.step} --errors` shows all of it.", "dim"))
+            parts.append(under(f"`seamark failures {step.step} --errors` shows all of it.", "dim"))
         verbs = f"`seamark failures {step.step}` says when, `seamark retry {step.step}` does it now."
-        parts.append(_under(f"Later runs try again: {verbs}", "dim"))
+        parts.append(under(f"Later runs try again: {verbs}", "dim"))
     if step.waiting_keys:
         stand = "stands" if step.waiting_keys == 1 else "stand"
         title = Text("\n✗ ", "red").append(step.step, "bold default")
         title.append(f": {counted(step.waiting_keys, 'key')} {stand} failed since earlier runs", "default")
         verbs = f"`seamark failures {step.step}` shows error and next try, `seamark retry {step.step}` tries now."
-        parts += [title, _under(verbs, "dim")]
+        parts += [title, under(verbs, "dim")]
     return parts
 
 

@@ -27,7 +27,7 @@ def from_file(file: Path) -> Found:
     except tomllib.TOMLDecodeError as error:
         line = _line_of_mistake(error, text)
         raise ConfigError(
-            f"{file}, line {line}: this is not TOML: {error}.", hint="mend the line; texts stand in double quotes."
+            f"{file}, line {line}: this is not TOML: {error}.", hint="correct the line; texts stand in double quotes."
         ) from None
     found: Found = {}
     for name, value in _flat(document, file, text).items():

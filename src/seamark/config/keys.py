@@ -24,6 +24,9 @@ class Kind(Enum):
     TEXTS_BY_NAME = "a table of names and texts"
 
 
+PREFIX = "SEAMARK_"  # of the environment variables that are settings
+
+
 @dataclass(frozen=True)
 class Key:
     """One setting: its name in the file, what it must be and what it is for."""
@@ -48,7 +51,7 @@ class Key:
     @property
     def variable(self) -> str:
         """The environment variable that overrides the file."""
-        return "SEAMARK_" + self.name.upper().replace(".", "_")
+        return PREFIX + self.name.upper().replace(".", "_")
 
 
 _SPARK_LEVELS = ("OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE")
@@ -61,7 +64,7 @@ KEYS: tuple[Key, ...] = (
     Key("warehouse", Kind.PATH, "Folder of the tables' blocks, slices and rows."),
     Key("block_rows", Kind.COUNT, "Most records in one slice; a larger change is written as several blocks in one commit. A correction takes two.", least=2),
     Key("block_bytes", Kind.COUNT, "Most bytes of values in one slice, as they are before compression; the records of one key are never parted.", least=1),
-    Key("spark.master", Kind.TEXT, "Where Spark runs: `local[*]`, `spark://host:port`, another master URL, or a Spark Connect server `sc://host:port`."),
+    Key("spark.master", Kind.TEXT, "Where Spark runs: `local[*]`, `spark://host:port`, another master URL, or a Spark Connect server `sc://host:port` (needs the extra `connect`)."),
     Key("spark.driver_memory", Kind.TEXT, "Most memory for Spark's JVM in this process. Counts when the session starts."),
     Key("spark.shuffle_partitions", Kind.COUNT, "Tasks after a shuffle. Without it: as many as cores and at least 2 in local mode, Spark's own default elsewhere.", least=1),
     Key("spark.jars", Kind.PATHS, "Jars to add. When a Delta jar is among them, none is fetched."),
@@ -82,7 +85,7 @@ KEYS: tuple[Key, ...] = (
     Key("scheduler.runner_timeout", Kind.DURATION, "After this long without a report a runner counts as gone.", least=0.001),
     Key("scheduler.lease", Kind.DURATION, "How long a step's run holds its lease without renewing it.", least=0.001),
     Key("scheduler.wait", Kind.DURATION, "How long a second run of a step waits before it ends with \"already running\".", least=0),
-    Key("metrics.port", Kind.COUNT, "Port of `/metrics`. Without it there is none; 0 takes a free one.", least=0, most=65535),
+    Key("metrics.port", Kind.COUNT, "Port of `/metrics` for programs that serve it, see [monitoring.md](monitoring.md); `seamark run` serves none. 0 takes a free one.", least=0, most=65535),
     Key("metrics.host", Kind.TEXT, "Address that `/metrics` answers on."),
     Key("log.level", Kind.TEXT, "What Seamark logs.", choices=_LOG_LEVELS),
     Key("log.json", Kind.FLAG, "Log one JSON document a line."),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from seamark.config.file import FILE_NAME, Found, from_file
-from seamark.config.keys import BY_NAME, KEYS, SECTIONS
+from seamark.config.keys import BY_NAME, KEYS, PREFIX, SECTIONS
 from seamark.config.settings import (
     Config,
     LogSettings,
@@ -18,7 +19,9 @@ from seamark.config.settings import (
     SparkSettings,
 )
 from seamark.config.values import from_text, parsed, placed
-from seamark.errors import ConfigError, did_you_mean
+from seamark.errors import ConfigError, ConfigWarning, did_you_mean, nearest, warn
+
+log = logging.getLogger("seamark.config")
 
 _BY_ARGUMENT = {key.name.replace(".", "_"): key for key in KEYS}
 
@@ -91,7 +94,19 @@ def _from_environment(env: Mapping[str, str]) -> Found:
         if text:
             where = f"environment variable {key.variable}"
             found[key.name] = (placed(key, parsed(key, from_text(key, text, where), where), Path.cwd()), where)
+    _warn_of_misspelt(env)
     return found
+
+
+def _warn_of_misspelt(env: Mapping[str, str]) -> None:
+    """Say which variables are nearly ours. Others may begin like ours too: Kubernetes makes such for a service."""
+    ours = {key.variable.removeprefix(PREFIX) for key in KEYS}
+    for name in sorted(name for name in env if name.startswith(PREFIX)):
+        given = name.removeprefix(PREFIX)
+        close = None if given in ours else nearest(given, ours)
+        if close is not None:
+            text = f"the environment variable {name} is no setting and was not used: did you mean {PREFIX}{close}?"
+            warn(log, text, ConfigWarning, stacklevel=5)
 
 
 def _from_arguments(arguments: Mapping[str, object]) -> Found:

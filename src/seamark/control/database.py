@@ -26,7 +26,7 @@ from seamark.control.sqlite import (
     sqlite_engine,
 )
 from seamark.control.upgrade import upgrade
-from seamark.errors import ConfigError, ControlUnavailable, SchemaTooNew
+from seamark.errors import ConfigError, ControlUnavailable, InvalidControlUrl, SchemaTooNew
 
 T = TypeVar("T")
 
@@ -265,7 +265,7 @@ def _parse(url: str) -> URL:
         if parsed.host and "@" in parsed.host:
             raise ValueError("an @ in the password must be written %40")
     except (ArgumentError, ValueError):  # ValueError: the port is no number
-        raise ControlUnavailable(
+        raise InvalidControlUrl(
             "the control database's URL cannot be read.",
             hint="write it like sqlite:///seamark.db or postgresql://user@host/database, "
             "with %40 for an @ in the password.",
@@ -273,8 +273,13 @@ def _parse(url: str) -> URL:
     if parsed.get_backend_name() == "postgresql":
         return parsed.set(drivername="postgresql+psycopg")
     if parsed.get_backend_name() == "sqlite":
+        if parsed.host:
+            raise InvalidControlUrl(
+                f"the control database's URL sqlite://{parsed.host} names a host, and SQLite has files.",
+                hint=f"write three slashes before a file: sqlite:///{parsed.host} (four before an absolute path).",
+            )
         return parsed
-    raise ControlUnavailable(
+    raise InvalidControlUrl(
         f"the control database is on '{parsed.get_backend_name()}', which Seamark does not speak.",
         hint="use sqlite:///file or postgresql://user@host/database.",
     )

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from seamark.diffs import news
 from seamark.diffs.blocks import EMPTY, Fast, Line, Side, delete_blocks, late_blocks, six_blocks
+from seamark.diffs.constant import constant_stages
 from seamark.diffs.declare import LOG, SIGN, SLOW, VERSION, DiffLog, DiffSpec
 from seamark.diffs.level import (
     AT_FAST,
@@ -21,6 +22,7 @@ from seamark.diffs.level import (
     AT_WIDE,
     COUNTS,
     ENDED,
+    ENDS,
     HORIZON,
     LAST_SLOW,
     LATE,
@@ -42,6 +44,7 @@ from seamark.diffs.level import (
     state_name,
     state_row,
     stored_side,
+    told_name,
 )
 from seamark.diffs.lives import NO_VERSION, Life, applied, columns_of
 from seamark.diffs.result import result_columns
@@ -72,7 +75,7 @@ def _stages(spec: DiffSpec, how: Applying) -> list[Stage]:
         if log.deletes_by is not None:
             stages += _apply_deletes(spec, log)
         stages += _apply_news(spec, log, how)
-    return stages
+    return stages + (constant_stages(spec) if spec.constant else [])
 
 
 def _col(name: str) -> Column:
@@ -93,14 +96,16 @@ def _begin(spec: DiffSpec, how: Applying) -> list[Stage]:
         state = {name: F.when(lives, value).otherwise(left.state[name]) for name, value in state.items()}
         wide = F.when(lives, wide).otherwise(left.fast.wide) if wide is not None else None
     nothing = F.expr(NO_VERSION)
+    mark = _col(gone(spec.fast_version.name)).cast("bigint") if how.marks else nothing
     columns = {
         AT_SLOW: slow,
         AT_FAST: fast,
         **{state_name(name): value for name, value in state.items()},
         LIVES: lives,
-        LAST_SLOW: F.coalesce(slow, _col(gone(SLOW)) if how.marks else nothing, F.lit(0).cast("bigint")),
-        MARK: _col(gone(spec.fast_version.name)).cast("bigint") if how.marks else nothing,
+        LAST_SLOW: F.greatest(slow, _col(gone(SLOW)) if how.marks else nothing, F.lit(0).cast("bigint")),
+        MARK: mark,
         MARK_SLOW: nothing,
+        ENDS: F.array_compact(F.array(mark)),
         ENDED: F.lit(False),
         MISSING: nothing,
         UNTOLD: F.lit(False),
@@ -119,7 +124,7 @@ def _level(spec: DiffSpec, condition: Column) -> Column:
 
 # --- the records of one log -------------------------------------------------------------------------------------------
 
-_TOLD, _SEVERAL = "told", "several"
+_SEVERAL = "several"
 
 
 def _next(column: str) -> str:
@@ -138,7 +143,7 @@ def _read(spec: DiffSpec, log: DiffLog) -> list[Stage]:
         life = Life.of({name: known[name] for name in facts}, names)
         return _as_struct(applied(spec, log, life, news.record_of(spec, log, entry)).facts)
 
-    told, several = _col(_TOLD), _col(_SEVERAL)
+    told, several = _col(told_name(log)), _col(_SEVERAL)
     one = applied(spec, log, _life(spec, log), news.record_of(spec, log, F.get(told, F.lit(0)))).facts
     count = F.size(told)
     after = {
@@ -155,13 +160,14 @@ def _as_struct(facts: Mapping[str, Column]) -> Column:
 
 def _told(spec: DiffSpec, log: DiffLog) -> list[Stage]:
     """The records of a log. A side log without the time to live's column is too late when its visit is."""
-    told: Stage = {_TOLD: news.told_by(spec, log)}
+    name = told_name(log)
+    told: Stage = {name: news.told_by(spec, log)}
     if spec.ttl is None or log.number == 1 or log.has(spec.ttl.column):
         return [told]
     is_over = F.coalesce(_col(LIVES) & (_col(state_name(spec.ttl.column)) < _col(HORIZON)), F.lit(False))
-    late = F.when(is_over, F.size(_col(_TOLD))).otherwise(0)
-    in_time = F.when(is_over, F.slice(_col(_TOLD), 1, 0)).otherwise(_col(_TOLD))
-    return [told, {LATE: _col(LATE) + late, _TOLD: in_time}]
+    late = F.when(is_over, F.size(_col(name))).otherwise(0)
+    in_time = F.when(is_over, F.slice(_col(name), 1, 0)).otherwise(_col(name))
+    return [told, {LATE: _col(LATE) + late, name: in_time}]
 
 
 def _life(spec: DiffSpec, log: DiffLog) -> Life:
@@ -214,6 +220,7 @@ def _apply_deletes(spec: DiffSpec, log: DiffLog) -> list[Stage]:
         LIVES: _col(LIVES) & ~has_ended,
         MARK_SLOW: F.when(has_ended, _col(LAST_SLOW)).otherwise(_col(MARK_SLOW)),
         ENDED: _col(ENDED) | has_ended,
+        ENDS: F.concat(_col(ENDS), life.ended),
     }
     return [after]
 
@@ -304,7 +311,8 @@ def _records(spec: DiffSpec, log: DiffLog, lines: Sequence[Line], condition: Col
 
 def _record(spec: DiffSpec, log: DiffLog, line: Line) -> list[Column]:
     fast = line.fast.version
-    version = line.slow * F.lit(spec.multiplier).cast("bigint") + fast
+    # One that does not fit is NULL here, and its visit fails for it: see `result.py`.
+    version = F.try_add(F.try_multiply(line.slow, F.lit(spec.multiplier).cast("bigint")), fast)
     record = [
         F.lit(line.sign).cast("tinyint").alias(SIGN),
         line.slow.alias(SLOW),

@@ -86,6 +86,9 @@ def resolve_diff(
     return spec
 
 
+MOST_MULTIPLIER = 1 << 60  # leaves room for six slow versions
+
+
 def _check_multiplier(name: str, multiplier: object) -> None:
     if not isinstance(multiplier, int) or isinstance(multiplier, bool) or multiplier <= 1:
         raise refused(
@@ -93,6 +96,12 @@ def _check_multiplier(name: str, multiplier: object) -> None:
             f"multiplier={multiplier!r} leaves no room for fast versions.",
             "a version is multiplier * S + F with 0 <= F < multiplier: give a number greater than every F, such as "
             "1000.",
+        )
+    if multiplier > MOST_MULTIPLIER:
+        raise refused(
+            name,
+            f"multiplier={multiplier} leaves no room for slow versions: multiplier * S + F must fit a long.",
+            "give a number that is a little greater than every F, such as 1000.",
         )
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-import warnings
 
 from seamark.diffs.declare import DiffSpec
-from seamark.errors import InvalidStep
+from seamark.errors import InvalidStep, SeamarkWarning, warn
 
 log = logging.getLogger("seamark.diffs")
 
 
-class DiffWarning(UserWarning):
+class DiffWarning(SeamarkWarning):
     """Something about a diff that may be meant, and may be a mistake."""
 
 
@@ -21,8 +20,7 @@ def refused(name: str, what: str, hint: str | None = None) -> InvalidStep:
 
 
 def _warn(text: str) -> None:
-    log.warning("%s", text)
-    warnings.warn(text, DiffWarning, stacklevel=5)
+    warn(log, text, DiffWarning, stacklevel=5)
 
 
 def warn_of_timeless_logs(spec: DiffSpec) -> None:
@@ -31,10 +29,12 @@ def warn_of_timeless_logs(spec: DiffSpec) -> None:
         return
     for entry in spec.logs:
         if not entry.has(spec.ttl.column):
+            fate = "counted as too late, and not written"
+            if entry.number == 1:
+                fate = "counted as too late unless they bring a newer version"
             _warn(
                 f"diff '{spec.name}': log '{entry.name}' does not have the time to live's column '{spec.ttl.column}', "
-                "so that its records have no time of their own: those of a visit that is too old for the state are "
-                "counted as too late, and not written."
+                f"so its records have no time of their own: those of a visit that has grown too old are {fate}."
             )
 
 

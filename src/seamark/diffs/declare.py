@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
 from types import CodeType, FunctionType
@@ -133,6 +133,15 @@ class DiffSpec:
         assert self.ttl is not None
         name = self.ttl.column
         return next(column.type for column in self.columns if column.name == name)
+
+    def is_over(self, time: datetime | None, now: datetime) -> bool:
+        """Whether a visit of a time is too old for the state at a moment. Days are compared as days."""
+        if self.ttl is None or time is None:
+            return False
+        horizon = now - self.ttl.span
+        if pa.types.is_date(self.ttl_type):  # today's midnight is not before this morning
+            return time.date() < horizon.date()
+        return time < horizon
 
     @property
     def wide_columns(self) -> tuple[Column, ...]:

@@ -215,7 +215,11 @@ class Diff:
             situation = self._pinned(attempt, config.on_change or self.spec.options.on_change)
             adopt_rows(self._context, self.spec)
             before = self._state_offset()
-            work(DiffRun(self._context, self.spec, attempt, fail_fast=fail_fast), situation)
+            run = DiffRun(self._context, self.spec, attempt, fail_fast=fail_fast)
+            work(run, situation)
+            if run.has_visits_due:
+                now = look(self._context, self.spec, Known.of(self._context))
+                run.do(now, DiffWork("expire", takes_news=False, follows=True))
             frames = {self.spec.state.name: changed_keys_of(self.spec.state, before, self._state_offset())}
             report.changes = ChangeList(KeyFrames(frames), {})
             on_batch(report, 0)

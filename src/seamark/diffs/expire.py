@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from seamark.diffs.declare import AT, EXPIRED, DiffSpec
 from seamark.diffs.gone import Forgetting
 from seamark.diffs.level import NOW, gone, stored_side
-from seamark.diffs.moments import as_moment, literal, scalar
+from seamark.diffs.moments import EARLIEST, LATEST, as_moment, literal, scalar
 from seamark.diffs.outcome import Outcome
 from seamark.diffs.result import (
     CHANGES,
@@ -197,7 +197,8 @@ class Expiry:
         assert self.spec.ttl is not None
         assert self.horizon is not None
         passed = self.horizon - self.since if self.since is not None else timedelta(0)
-        return max(passed, self.spec.ttl.span / LEAST_AHEAD, 2 * (self.ahead or timedelta(0)))
+        wanted = max(passed, self.spec.ttl.span / LEAST_AHEAD, 2 * (self.ahead or timedelta(0)))
+        return min(wanted, LATEST - self.horizon)
 
     def _entries(self, upto: datetime) -> DataFrame:
         """The visits by their time that may be due, and the next ones up to a moment; all, to make the table anew."""
@@ -208,7 +209,7 @@ class Expiry:
             rows = read_rows(self.spec.state, upto=self.state).where(time.isNotNull())
         else:
             in_range = time < literal(self.spec.ttl_type, upto)
-            if self.since is not None:
+            if self.since is not None and self.since > EARLIEST:
                 in_range = in_range & (time >= literal(self.spec.ttl_type, self.since))
             rows = read_images(self.spec.times, upto=self.times, choice=KeyChoice((name,), in_range))
         return rows.select(*map(quoted, self.spec.times_schema.names))
@@ -221,10 +222,10 @@ class Expiry:
         if isinstance(entries, LocalFrame):
             is_due = pc.less(entries.rows.column(name), scalar(kind, self.horizon))
             later = entries.rows.filter(pc.invert(is_due)).column(name)
-            return LocalFrame(entries.rows.filter(is_due)), as_moment(pc.min(later).as_py())
+            return LocalFrame(entries.rows.filter(is_due)), as_moment(pc.min(later))
         time, horizon = F.col(quoted(name)), literal(kind, self.horizon)
         later = arrow_rows(entries.frame.where(time >= horizon).agg(F.min(time).alias("next")))
-        return SparkFrame(entries.frame.where(time < horizon)), as_moment(later.column("next")[0].as_py())
+        return SparkFrame(entries.frame.where(time < horizon)), as_moment(later.column("next")[0])
 
     def _left(self, keys: CheckedFrame) -> DataFrame:
         """The rows of the state that leave, and beside them the marks that their visits have."""

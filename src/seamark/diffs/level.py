@@ -19,6 +19,7 @@ AT_SLOW, AT_FAST, AT_WIDE = "at S", "at F", "at wide"  # what the diff's records
 LIVES = "it lives"  # False: it has left the state by its age, and its last version still stands
 LAST_SLOW = "last S"  # the greatest slow version that was ever used for the visit, 0 if none was
 MARK, MARK_SLOW, ENDED = "mark F", "mark S", "it ended"  # the newest version of its lives that are over
+ENDS = "ends F"  # the versions at which its lives ended, as far as the run knows
 LINES, COUNTS, MISSING, UNTOLD = "lines", "it counts", "missing wide", "untold version"
 TOO_LARGE, LATE = "too large", "its late records"
 HORIZON, NOW = "its horizon", "now"  # the same for all visits of a run; columns, so that expressions can be kept
@@ -105,6 +106,20 @@ def state_row(spec: DiffSpec, side: Side) -> list[Column]:
 def column_names(spec: DiffSpec) -> list[str]:
     """The names of the state's columns."""
     return [column.name for column in spec.columns]
+
+
+def told_name(log: DiffLog) -> str:
+    """The column of the records of a log that are applied to the visit."""
+    return f"told {log.number}"
+
+
+def written_records(spec: DiffSpec) -> Column:
+    """The records that the diff writes of a visit, in their order."""
+    parts = []
+    for log in spec.logs:
+        parts += [lines_name(log, "delete")] if log.deletes_by is not None else []
+        parts.append(lines_name(log, "news"))
+    return F.concat(*[F.col(quoted(part)) for part in parts])
 
 
 def lines_name(log: DiffLog, what: str) -> str:

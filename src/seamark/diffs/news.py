@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
@@ -197,11 +197,18 @@ def versions_told(spec: DiffSpec) -> Column:
     return F.array_distinct(F.array_compact(F.concat(*each)))
 
 
-def values_told(spec: DiffSpec, name: str) -> Column:
-    """The values of a column of the state that the logs tell of, each once, without NULL."""
+def brought_by(spec: DiffSpec, log: DiffLog, told: Column, make: Callable[[Record], Column]) -> Column:
+    """Something made of each record of a log that brings or ends a version, and that was not corrected since."""
 
-    def values(log: DiffLog, kind: str) -> Column:
-        return F.transform(F.col(quoted(fact(log, RECORDS))), lambda record: record[_value(name)].cast(kind))
+    def corrected(record: Column, later: Column) -> Column:
+        is_newer = (later[_ROW] == record[_ROW]) & (later[_OFFSET] > record[_OFFSET])
+        return is_newer & later[_TAKES_BACK] & ~record_of(spec, log, later).deletes
 
-    brought = [(log, column) for log in spec.logs for column in columns_of(spec, log) if column.name == name]
-    return F.array_distinct(F.array_compact(F.concat(*[values(log, column.spark_type) for log, column in brought])))
+    def counts(record: Column) -> Column:
+        brings = record[_FAST].isNotNull()
+        if not log.is_keyed:
+            return brings
+        stands = ~record[_TAKES_BACK] & ~F.exists(told, lambda later: corrected(record, later))
+        return brings & (record_of(spec, log, record).deletes | stands)
+
+    return F.transform(F.filter(told, counts), lambda record: make(record_of(spec, log, record)))

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, reduce
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -40,17 +39,18 @@ class Outcome:
         return Outcome(spec, LocalFrame(applied_schema(spec, how).empty_table()))
 
     @cached_property
-    def _numbers(self) -> tuple[int, int, Any]:
+    def _numbers(self) -> tuple[int, int, datetime | None]:
         if isinstance(self.rows, LocalFrame):
             table = self.rows.rows
             late = pc.sum(table.column(LATE)).as_py() or 0
-            oldest = pc.min(table.column(OLDEST)).as_py() if self.spec.ttl else None
+            oldest = as_moment(pc.min(table.column(OLDEST))) if self.spec.ttl else None
             return table.num_rows, late, oldest
         told = [F.count(F.lit(1)).alias("visits"), F.sum(quoted(LATE)).alias("late")]
         if self.spec.ttl:
             told.append(F.min(quoted(OLDEST)).alias("oldest"))
-        row = arrow_rows(self.rows.frame.agg(*told)).to_pylist()[0]
-        return row["visits"], row["late"] or 0, row.get("oldest")
+        found = arrow_rows(self.rows.frame.agg(*told))
+        oldest = as_moment(found.column("oldest")[0]) if self.spec.ttl else None
+        return found.column("visits")[0].as_py(), found.column("late")[0].as_py() or 0, oldest
 
     @property
     def visits(self) -> int:
@@ -65,7 +65,7 @@ class Outcome:
     @property
     def oldest(self) -> datetime | None:
         """The time of the oldest of these visits that is in the state now."""
-        return as_moment(self._numbers[2])
+        return self._numbers[2]
 
     def failures(self, most: int) -> list[tuple[str, str]]:
         """The keys of visits that failed, as text, and why: at most so many of them."""

@@ -27,8 +27,8 @@ def replay_diff(context: TableContext, spec: DiffSpec, table: str, head: TableHe
         definition, checkpoint = commit.definition, commit.checkpoint
         if definition is None or checkpoint is None or not spec.definition.agrees_with(definition):
             return None
-        if "now" not in checkpoint.details:
-            return None  # made when records were applied by other rules, and visits that left were forgotten
+        if "follows" not in checkpoint.details:
+            return None  # made when visits left by other rules
         kept = output.name in [entry.name for entry in spec.intermediate]
         then = replace(spec, options=replace(spec.options, keep_intermediate=kept))
         done = _done(context, then, checkpoint, stack)
@@ -43,7 +43,7 @@ def _done(context: TableContext, spec: DiffSpec, checkpoint: Checkpoint, stack: 
     reading, expiry = _reading(spec, checkpoint), Expiry.then(context, spec, checkpoint)
     skip_bad, kept = bool(checkpoint.details["skip_bad"]), spec.options.keep_intermediate
     outcome = outcome_of(context, spec, reading, expiry, skip_bad, stack, keep_levels=kept)
-    return Done(reading, outcome, expiry, expiry.look(outcome, stack))
+    return Done(reading, outcome, expiry, expiry.look(outcome, stack), checkpoint.details["follows"])
 
 
 def _reading(spec: DiffSpec, checkpoint: Checkpoint) -> Reading:

@@ -9,11 +9,9 @@ from pyspark.sql import functions as F
 from seamark.diffs import news
 from seamark.diffs.blocks import Side
 from seamark.diffs.constant import constant_trouble, with_constants
-from seamark.diffs.declare import AT, DELETED, EXPIRED, REASON, SLOW, DiffSpec
+from seamark.diffs.declare import AT, DELETED, REASON, SLOW, DiffSpec
 from seamark.diffs.level import (
-    AT_FAST,
     ENDED,
-    HORIZON,
     LAST_SLOW,
     LATE,
     LIVES,
@@ -28,17 +26,18 @@ from seamark.diffs.level import (
     gone,
     known_side,
     level_names,
-    lines_name,
     old,
     state_name,
     state_row,
     stored_side,
+    written_records,
 )
 from seamark.ledger import Op
 from seamark.tables.frames import quoted
 from seamark.tables.types import spark_name
 
 RECORDS, CHANGES, FAILED, OLDEST = "its records", "its changes", "its failure", "its time"
+_LARGEST = (1 << 63) - 1
 MARKS, TIMES = "its marks", "its times"  # what changes in the table of marks, and in that of the visits by their time
 
 
@@ -48,27 +47,21 @@ def _col(name: str) -> Column:
 
 def result_columns(spec: DiffSpec, how: Applying) -> list[Column]:
     """The columns of the result, over all that was computed of a visit."""
-    parts = []
-    for log in spec.logs:
-        parts += [_col(lines_name(log, "delete"))] if log.deletes_by is not None else []
-        parts.append(_col(lines_name(log, "news")))
-    records, failed = F.concat(*parts), _failure(spec)
+    records, failed = written_records(spec), _failure(spec)
     if spec.constant:
-        records, failed = with_constants(spec, records), F.coalesce(failed, constant_trouble(spec, records))
-    leaves = _leaves(spec)
-    stays = _col(LIVES) & ~leaves
+        records, failed = with_constants(spec), F.coalesce(failed, constant_trouble(spec))
     columns = [
         *[_col(name) for name in spec.key_names],
         F.when(failed.isNull(), records).alias(RECORDS),
-        F.when(failed.isNull(), _changes(spec, stays)).alias(CHANGES),
+        F.when(failed.isNull(), _changes(spec)).alias(CHANGES),
         failed.alias(FAILED),
         _col(news.ROWS),
         F.when(failed.isNull(), _col(LATE)).otherwise(0).alias(LATE),
     ]
     if spec.loses_visits:
-        columns.append(F.when(failed.isNull(), _marks(spec, how, leaves)).alias(MARKS))
+        columns.append(F.when(failed.isNull(), _marks(spec, how)).alias(MARKS))
     if spec.ttl is not None:
-        time = F.when(stays, _col(state_name(spec.ttl.column)))
+        time = F.when(_col(LIVES), _col(state_name(spec.ttl.column)))
         columns.append(F.when(failed.isNull(), _times(spec, time)).alias(TIMES))
         columns.append(F.when(failed.isNull(), time).alias(OLDEST))
     if how.keep_levels:
@@ -91,16 +84,12 @@ def _failure(spec: DiffSpec) -> Column:
         reasons.append(F.when(missing.isNotNull(), F.concat(told, F.lit(rule))))
     too_large = F.concat(F.lit("the sum of its column '"), _col(TOO_LARGE), F.lit("' does not fit the column"))
     reasons.append(F.when(_col(TOO_LARGE).isNotNull(), too_large))
+    slow = _col(LAST_SLOW)
+    beyond = F.concat(F.lit("its Version does not fit a long: S="), slow.cast("string"), F.lit(f", M={most}"))
+    reasons.append(F.when(slow >= _LARGEST // most, beyond))
     untold = f"it is deleted, and nobody has told its {name}, which must be taken back: F=NULL, M={most}"
     reasons.append(F.when(_col(UNTOLD), F.lit(untold)))
     return F.coalesce(*reasons)
-
-
-def _leaves(spec: DiffSpec) -> Column:
-    """Whether a visit that lives is too old for the state."""
-    if spec.ttl is None:
-        return F.lit(False)
-    return _col(LIVES) & F.coalesce(_col(state_name(spec.ttl.column)) < _col(HORIZON), F.lit(False))
 
 
 def _record(op: Op, *columns: Column) -> Column:
@@ -111,8 +100,11 @@ def _none_of(records: Column) -> Column:
     return F.filter(records, lambda _: F.lit(False))
 
 
-def _changes(spec: DiffSpec, stays: Column) -> Column:
-    """What changes in the state, as records of its table."""
+def _changes(spec: DiffSpec) -> Column:
+    """What changes in the state, as records of its table.
+
+    A visit that is too old by now stays for this commit: when it returns, what it has become here is taken back.
+    """
     before, after, stood = stored_side(spec, old), known_side(spec), _col(old(spec.fast_version.name)).isNotNull()
     differs = ~before.slow.eqNullSafe(after.slow)
     differs |= ~before.fast.version.eqNullSafe(after.fast.version)
@@ -124,8 +116,8 @@ def _changes(spec: DiffSpec, stays: Column) -> Column:
     both = F.array(state_record(spec, Op.CORRECT_FROM, before), state_record(spec, Op.CORRECT_TO, after))
     nothing = _none_of(new)
     return (
-        F.when(stays & stood, F.when(differs, both).otherwise(nothing))
-        .when(stays, new)
+        F.when(_col(LIVES) & stood, F.when(differs, both).otherwise(nothing))
+        .when(_col(LIVES), new)
         .when(stood, F.array(state_record(spec, Op.RETRACT, before)))
         .otherwise(nothing)
     )
@@ -139,13 +131,10 @@ def state_record(spec: DiffSpec, op: Op, side: Side) -> Column:
 # --- marks and times --------------------------------------------------------------------------------------------------
 
 
-def _marks(spec: DiffSpec, how: Applying, leaves: Column) -> Column:
-    """What changes among the marks, as records of their table: a visit that goes leaves one."""
-    fast = F.when(leaves, _col(AT_FAST)).otherwise(_col(MARK))
-    slow = F.when(leaves, _col(LAST_SLOW)).otherwise(_col(MARK_SLOW))
-    reason = F.when(leaves, F.lit(EXPIRED)).otherwise(F.lit(DELETED))
-    changed = mark_records(spec, fast, slow, reason, has_mark=how.marks)
-    return F.when(leaves | _col(ENDED), changed).otherwise(_none_of(changed))
+def _marks(spec: DiffSpec, how: Applying) -> Column:
+    """What changes among the marks, as records of their table: a visit that is deleted leaves one."""
+    changed = mark_records(spec, _col(MARK), _col(MARK_SLOW), F.lit(DELETED), has_mark=how.marks)
+    return F.when(_col(ENDED), changed).otherwise(_none_of(changed))
 
 
 def mark_records(spec: DiffSpec, fast: Column, slow: Column, reason: Column, *, has_mark: bool) -> Column:

@@ -19,7 +19,7 @@ from seamark.diffs.reading import Reading, visits_of
 from seamark.diffs.result import CHANGES, MARKS, TIMES, applied_schema
 from seamark.diffs.situation import DiffSituation
 from seamark.errors import CommitConflict, TooManyFailures, VisitFailed
-from seamark.tables.change import Change, spark_errors_explained
+from seamark.tables.change import Change, NoRecords, spark_errors_explained
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
 from seamark.tables.frames import SparkFrame
@@ -47,13 +47,15 @@ class DiffWork:
     """What a commit is to do: take what waits up to the pins (or not), and failed visits along with it.
 
     `skip_bad` leaves out records whose fast version is out of range, as their visit was given up by name, and all of
-    its records where it cannot be taken for another reason.
+    its records where it cannot be taken for another reason. `follows` is a commit that only lets visits leave which
+    another commit of the same run has left too old: it takes nothing, and leaves what that one kept of its steps.
     """
 
     mode: str
     takes_news: bool = True
     retried: tuple[FailedKey, ...] = ()
     skip_bad: bool = False
+    follows: bool = False
 
 
 class DiffRun:
@@ -64,9 +66,10 @@ class DiffRun:
         self._spec = spec
         self._attempt = attempt
         self._fail_fast = fail_fast
+        self.has_visits_due = False  # whether the last commit left visits in the state that are too old for it
 
     def do(self, situation: DiffSituation, work: DiffWork) -> None:
-        """Do some work in one commit."""
+        """Do some work in one commit. A visit with news in it does not leave by its age before the next one."""
         begun = time.monotonic()
         self._attempt.read_upto(self._context, situation.pins)
         self._attempt.at_batch(self._context, work.mode, self._attempt.report.batches + 1, batches_left=0)
@@ -80,8 +83,9 @@ class DiffRun:
             failed = self._failures(situation, work, outcome)
             left = self._left_failed(situation, work, failed)
             expiry = replace(expiry, failed=tuple(left))
-            done = Done(reading, outcome, expiry, expiry.look(outcome, stack))
+            done = Done(reading, outcome, expiry, expiry.look(outcome, stack), work.follows)
             self._commit(situation, work, done, failed, left)
+            self.has_visits_due = self._spec.is_over(done.looked.oldest, expiry.now)
         for observe in batch_observers:
             observe(self._spec.name, time.monotonic() - begun)
 
@@ -99,14 +103,14 @@ class DiffRun:
             key, text = failures[0]
             raise VisitFailed(
                 f"diff '{self._spec.name}': visit {key} cannot be taken: {text}. Nothing of this run was written.",
-                hint="mend the log, or run without fail_fast: the visit waits then, and the others go on.",
+                hint="fix the log, or run without fail_fast: the visit waits then, and the others go on.",
             )
         if len(failures) > self._spec.options.max_failed_keys:
             key, text = failures[0]
             raise TooManyFailures(
                 f"diff '{self._spec.name}': more than max_failed_keys={self._spec.options.max_failed_keys} visits "
                 f"cannot be taken. The first is {key}: {text}. Nothing of this run was written.",
-                hint="mend the log; none of these visits was recorded as failed.",
+                hint="fix the log; none of these visits was recorded as failed.",
             )
         standing = {entry.key: entry for entry in situation.failed}
         unread = json.dumps({p.table: -1 if p.after is None else p.after for p in situation.logs})
@@ -182,6 +186,7 @@ class DiffRun:
                 "positions": dict(done.reading.positions),
                 "retried": {entry.key: json.loads(entry.read_at or "{}") for entry in work.retried},
                 "skip_bad": work.skip_bad,
+                "follows": work.follows,
                 "too_late": situation.too_late + done.outcome.late_rows,
                 **done.expiry.details(done.looked, situation.forgotten),
             },
@@ -189,7 +194,7 @@ class DiffRun:
 
     def _tell(self, work: DiffWork, done: Done, committed: Committed, failed: Mapping[str, FailedKey]) -> None:
         report, counts = self._attempt.report, committed.counts
-        report.mode = work.mode
+        report.mode = report.mode if work.follows else work.mode
         report.batches += 1
         report.keys += done.outcome.visits
         report.rows_in += done.reading.records
@@ -209,6 +214,7 @@ class Done:
     outcome: Outcome
     expiry: Expiry
     looked: Looked
+    follows: bool = False
 
 
 def outcome_of(
@@ -254,7 +260,9 @@ def make_changes(spec: DiffSpec, done: Done) -> list[MakeChange]:
             changes.append(partial(change_of, spec.times, rows, AllKeys(), None))
         else:
             changes.append(_on(done.expiry.times, spec.times, lambda: changes_of(spec, TIMES, parts)))
-    if spec.options.keep_intermediate:
+    if spec.options.keep_intermediate and done.follows:
+        changes += [lambda _last: NoRecords()] * len(spec.intermediate)
+    elif spec.options.keep_intermediate:
         for output, level in zip(spec.intermediate, levels_of(spec, done.outcome), strict=True):
             changes.append(partial(change_of, output, [level], AllKeys(), None))
     return changes

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-import pyarrow as pa
-
 from seamark.control import FailedKey, TableHead
 from seamark.diffs.declare import DiffSpec
 from seamark.errors import DefinitionChanged, InvalidStep
 from seamark.tables.context import TableContext
 from seamark.tables.publish import plan_table
 from seamark.transforms.batches import Pending, Pin
+from seamark.transforms.checkpoint import Checkpoint
 from seamark.transforms.commit import Covered, last_checkpoint, least_watermark
 from seamark.transforms.definition import Definition, difference
 from seamark.transforms.situation import Known, older_definition, pending_inputs, refuse_older_program
@@ -50,6 +49,7 @@ class DiffSituation:
     gone_offset: int | None  # and that of the marks
     times: Times
     now: datetime
+    read_upto: Mapping[str, int | None]  # the last record of each log that is in the state, as its last commit says
     too_late: int  # how many records have come too late so far
     forgotten: int | None  # up to which record of theirs marks were looked through for those to be forgotten
     watermark_waits: bool
@@ -102,12 +102,7 @@ class DiffSituation:
             return False
         if not self.times.are_current:
             return True
-        if self.times.oldest is None:
-            return False
-        if pa.types.is_date(self.spec.ttl_type):
-            # days are compared as days: today's midnight is not before this morning
-            return self.times.oldest.date() < self.horizon.date()
-        return self.times.oldest < self.horizon
+        return self.spec.is_over(self.times.oldest, self.now)
 
     @property
     def is_settled(self) -> bool:
@@ -121,7 +116,8 @@ def look(context: TableContext, spec: DiffSpec, known: Known) -> DiffSituation:
     now = context.clock.now()
     failed = known.own_rows(context, spec).failed
     head, gone = known.heads.get(spec.state.name), known.heads.get(spec.gone.name)
-    details = last_details(context, spec.state.name, head)
+    checkpoint = _last_of(context, spec.state.name, head)
+    details = checkpoint.details if checkpoint else {}
     return DiffSituation(
         spec=spec,
         pending=pending,
@@ -133,6 +129,7 @@ def look(context: TableContext, spec: DiffSpec, known: Known) -> DiffSituation:
         gone_offset=gone.last_offset if gone else None,
         times=_times(context, spec, details, known.heads) if spec.ttl else Times(),
         now=now,
+        read_upto=_read_upto(checkpoint) if checkpoint else {},
         too_late=too_late_so_far(details),
         forgotten=details.get("forgotten"),
         watermark_waits=_watermark_waits(context, spec, pending, known.heads),
@@ -141,8 +138,18 @@ def look(context: TableContext, spec: DiffSpec, known: Known) -> DiffSituation:
 
 def last_details(context: TableContext, table: str, head: TableHead | None) -> Mapping[str, Any]:
     """What the last commit of a table says of itself."""
-    checkpoint = last_checkpoint(plan_table(context, table, head)) if head else None
+    checkpoint = _last_of(context, table, head)
     return checkpoint.details if checkpoint else {}
+
+
+def _last_of(context: TableContext, table: str, head: TableHead | None) -> Checkpoint | None:
+    return last_checkpoint(plan_table(context, table, head)) if head else None
+
+
+def _read_upto(checkpoint: Checkpoint) -> dict[str, int | None]:
+    """The last record of each log that was in the state after a commit."""
+    before = checkpoint.details.get("positions", {})
+    return {**before, **{table: upto for table, (_, upto) in checkpoint.taken.items()}}
 
 
 def too_late_so_far(details: Mapping[str, Any]) -> int:
@@ -185,6 +192,7 @@ def decide(situation: DiffSituation, policy: str) -> None:
     if not situation.is_settled:
         refuse_older_program(spec, situation.pins.values(), {})
     if older is None:
+        _refuse_moved_positions(situation)
         return
     if spec.definition.agrees_with(older):
         raise InvalidStep(
@@ -193,6 +201,7 @@ def decide(situation: DiffSituation, policy: str) -> None:
             hint="a diff is a fold over its logs: declare it under another name to begin anew.",
         )
     if all(entry.after is None for entry in situation.pending):
+        _refuse_moved_positions(situation)
         return  # nothing was read by the older one
     multiplier = _multiplier(older)
     if multiplier is not None and multiplier != spec.multiplier:
@@ -208,6 +217,25 @@ def decide(situation: DiffSituation, policy: str) -> None:
             hint='on_change="keep" goes on from the state that stands '
             f"(`seamark run {spec.name} --on-change keep`); under another name the diff begins anew.",
         )
+    _refuse_moved_positions(situation)
+
+
+def _refuse_moved_positions(situation: DiffSituation) -> None:
+    """Refuse to add records to the state once more, or to pass over some: somebody has moved a position."""
+    name = situation.spec.name
+    for entry in situation.logs:
+        upto = situation.read_upto.get(entry.table, entry.after)
+        if entry.after != upto:
+            raise InvalidStep(
+                f"diff '{name}': its state has the records of log '{entry.table}' up to {_record(upto)}, and the "
+                f"control database says up to {_record(entry.after)}: the position was changed there. Nothing was run.",
+                hint="a diff adds each record once, so its offsets cannot be reset. `seamark verify` shows what else "
+                "was changed, and `seamark doctor --rebuild` makes the control database again from the chains.",
+            )
+
+
+def _record(offset: int | None) -> str:
+    return "none" if offset is None else f"record {offset}"
 
 
 def _multiplier(definition: Definition) -> int | None:

@@ -51,13 +51,15 @@ class MadeFrom(NamedTuple):
 class Era:
     """The blocks that one definition of a step made: its name, what it fills, its inputs by alias, and the commits.
 
-    The commits are in order, the oldest first; `outputs` is written as the control database has it.
+    The commits are in order, the oldest first; `outputs` is written as the control database has it. A diff (`folds`)
+    adds what it reads to what stands, so that its positions are never taken back.
     """
 
     step: str | None
     outputs: str
     inputs: Mapping[str, str]
     made: tuple[MadeFrom, ...]
+    folds: bool = False
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,9 @@ class _Reading:
     def all_eras(self) -> Iterator[Era]:
         for event, made in self._eras:
             if event is not None:
-                yield Era(step_of(event), outputs_of(event), _inputs_of(event), tuple(made))
+                step = step_of(event)
+                folds = step is not None and is_diff(event, step)
+                yield Era(step, outputs_of(event), _inputs_of(event), tuple(made), folds)
 
 
 def step_of(event: MetadataEvent) -> str | None:

@@ -249,7 +249,7 @@ class StepRun:
         error = TooManyFailures(
             f"step '{self.spec.name}': {count} keys failed, more than max_failed_keys="
             f"{self.spec.options.max_failed_keys}. The first is {first}: {text}. Nothing of this batch was written.",
-            hint="mend the function and run again; none of these keys was recorded as failed.",
+            hint="fix the function and run again; none of these keys was recorded as failed.",
         )
         error.__cause__ = results.causes[0] if results.causes else None
         return error

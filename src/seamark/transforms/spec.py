@@ -6,7 +6,6 @@ import inspect
 import logging
 import re
 import sys
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +15,7 @@ from typing import Any, get_args
 from pyspark import cloudpickle
 
 from seamark.control import outputs_key
-from seamark.errors import InvalidStep, SeamarkError, TableError, did_you_mean, nearest
+from seamark.errors import InvalidStep, SeamarkError, SeamarkWarning, TableError, did_you_mean, nearest, warn
 from seamark.tables.read import TableSource
 from seamark.tables.schema import Column, check_table_name
 from seamark.tables.table import Table
@@ -41,7 +40,7 @@ log = logging.getLogger("seamark.run")
 FindTable = Callable[[str], Table]
 
 
-class StepWarning(UserWarning):
+class StepWarning(SeamarkWarning):
     """Something about a step that may be meant, and may be a mistake."""
 
 
@@ -238,8 +237,7 @@ def _say_one_result(shape: Shape) -> None:
         + (f"Did you mean {', '.join(meant)}? " if meant else "")
         + "If one result is meant, give transform_keys=[]."
     )
-    log.warning("%s", text)
-    warnings.warn(text, StepWarning, stacklevel=5)
+    warn(log, text, StepWarning, stacklevel=5)
 
 
 def _nearest(name: str, columns: Sequence[str]) -> str | None:

@@ -74,6 +74,11 @@ def _key_row(source: TableSource, key: Mapping[str, Any]) -> pa.Table:
             f"table '{source.name}' is append-only: its records have no key to ask by.",
             hint=f"`seamark log {source.name}` shows its blocks.",
         )
+    if not isinstance(key, Mapping):
+        raise FrameMismatch(
+            f"the key of a row is a mapping of columns to values, and not {key!r}.",
+            hint="give one such as {" + ", ".join(f"'{name}': …" for name in schema.key) + "}.",
+        )
     check_columns(source.name, schema.key, list(key))
     missing = [name for name in schema.key if name not in key]
     if missing:

@@ -13,7 +13,7 @@ os.chdir(Path(__file__).parent)  # the settings in seamark.toml are found here, 
 
 ds = sm.DataStore()
 
-# A table with a key has one current row a key; one without a key only grows.
+# A table with a key has one current row per key; one without a key only grows.
 posts = ds.table("posts", "post_id long, user_id long, content string", key="post_id")
 profiles = ds.table("profiles", "id long, name string", key="id")
 feed = ds.table("feed", "post_id long, line string", key="post_id")

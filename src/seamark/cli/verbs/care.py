@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -126,7 +127,8 @@ def verify(
         skipped=report.skipped,
         findings=report.findings,
     )
-    call.show(verified, render.verified)
+    heads_found = None if expected is None else [name for name in expected if table in (None, name)]
+    call.show(verified, partial(render.verified, rows=rows, expected=heads_found))
     if not report.ok:
         raise typer.Exit(FAILED)
 

@@ -63,7 +63,7 @@ def run(
         ),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, metavar="N", show_default=False, help="At most so many keys a step.")
+        int | None, typer.Option("--limit", min=1, metavar="N", show_default=False, help="At most N keys per step.")
     ] = None,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first key that fails.")] = False,
     on_change: Annotated[
@@ -108,6 +108,11 @@ def run(
     call.show(result, render_steps.run)
     if result.how_to_load and not result.did_something:
         call.output.note(f"Hint: {result.how_to_load}.")
+    if on_change == OnChangeChoice.recompute and not result.did_something:
+        call.output.note(
+            "Hint: no definition differs from the one that its rows were made by, or kept under. "
+            "`seamark reset STEP` has all keys computed again."
+        )
     if not result.ok:
         raise typer.Exit(FAILED)
 

@@ -14,18 +14,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
-import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
 import pyarrow.parquet as pq  # type: ignore[import-untyped,unused-ignore]
 
 from seamark.ledger.verify.footer import RowGroup, footer_size, row_groups
-from seamark.ledger.verify.pages import BrokenPages, Page, pages_of
+from seamark.ledger.verify.lists import longest_entry, row_starts, widest_batch
+from seamark.ledger.verify.pages import BrokenPages, Page, pages_of, unpacked_bytes
 from seamark.ledger.verify.thrift import Bytes
 
 MOST_ROWS = 128 * 1024
 _BATCH_BYTES = 16 << 20
 _PAGE_ROOM, _PAGE_ROOM_A_BYTE = 16 << 20, 32
-# What an item of a list costs while it is hashed, beside its own bytes; the rooms are for all lists of a row group.
+# What an item of a list costs while it is hashed, beside its own bytes; the rooms are for the lists of one row.
 _ITEM_BYTES = 40
 _LIST_ROOM, _LIST_ROOM_A_BYTE = 96 << 20, 128
 _ROWS, _ROWS_A_BYTE = 1 << 20, 4096
@@ -41,12 +40,16 @@ class TooLarge(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One leaf column of a row group. `width` is None where values have lengths of their own."""
+    """One leaf column of a row group. `width` is None where values have lengths of their own.
+
+    `deepest` is how many lists its values are in, one within the other.
+    """
 
     name: str
     width: int | None
-    is_repeated: bool
     pages: tuple[Page, ...]
+    codec: str = "UNCOMPRESSED"
+    deepest: int = 0
 
     @property
     def data_pages(self) -> tuple[Page, ...]:
@@ -86,71 +89,72 @@ def rows_at_a_time(data: Bytes, opened: pq.ParquetFile) -> int:
         raise TooLarge(f"{size} bytes are said to hold {found.num_rows} rows")
     rows = MOST_ROWS
     for number, group in enumerate(row_groups(data)):
-        chunks = list(_chunks(data, found, group))
-        longest = partial(_longest_entry, data, found, number)
+        chunks = list(_chunks(data, found, number, group))
         check_room(chunks, size)
-        rows = min(rows, batch_rows(chunks, group.rows, longest))
+        rows = min(rows, batch_rows(chunks, group.rows, partial(_longest_entry, data)))
+        lists = [chunk for chunk in chunks if chunk.deepest]
+        for chunk in lists:
+            rows = list_rows(data, chunk, group.rows, rows, _BATCH_BYTES // len(lists))
     return rows
 
 
-def _chunks(data: Bytes, found: pq.FileMetaData, group: RowGroup) -> Iterator[Chunk]:
+def _chunks(data: Bytes, found: pq.FileMetaData, number: int, group: RowGroup) -> Iterator[Chunk]:
     if len(group.columns) != found.num_columns:
         raise BrokenPages(f"a row group has {len(group.columns)} of {found.num_columns} columns")
-    for number, place in enumerate(group.columns):
-        declared = found.schema.column(number)
+    for column, place in enumerate(group.columns):
+        declared = found.schema.column(column)
         kind = declared.physical_type
         width = declared.length if kind == "FIXED_LEN_BYTE_ARRAY" else _WIDTHS.get(kind)
         pages = tuple(pages_of(data, place.start, place.size))
-        yield Chunk(declared.path, width, declared.max_repetition_level > 0, pages)
+        codec = found.row_group(number).column(column).compression
+        yield Chunk(declared.path, width, pages, codec, declared.max_repetition_level)
 
 
-def _longest_entry(data: Bytes, found: pq.FileMetaData, group: int, chunk: Chunk) -> int:
+def _longest_entry(data: Bytes, chunk: Chunk) -> int:
     """The length of the longest value in a dictionary whose pages were found to be small enough to be unpacked."""
-    source = pa.BufferReader(data) if isinstance(data, bytes) else data.reader()
-    opened = pq.ParquetFile(source, metadata=found, read_dictionary=[chunk.name])
-    rows = opened.iter_batches(batch_size=1, row_groups=[group], columns=[chunk.name], use_threads=False)
-    for batch in rows:
-        for array in _dictionaries(batch.column(0)):
-            return int(pc.max(pc.binary_length(array)).as_py() or 0)
-    return chunk.dictionary_bytes
-
-
-def _dictionaries(array: pa.Array) -> Iterator[pa.Array]:
-    if pa.types.is_dictionary(array.type):
-        yield array.dictionary
-    elif pa.types.is_struct(array.type):
-        for child in array.flatten():
-            yield from _dictionaries(child)
+    pages = [page for page in chunk.pages if page.is_dictionary]
+    return max((longest_entry(unpacked_bytes(data, page, chunk.codec)) for page in pages), default=0)
 
 
 def check_room(chunks: Sequence[Chunk], size: int) -> None:
-    """`TooLarge` if the pages or the lists of a row group would unfold to more than a file of this size explains."""
+    """`TooLarge` if the pages of a row group would unfold to more than a file of this size explains."""
     pages = sum(chunk.largest_page + chunk.dictionary_bytes for chunk in chunks)
     if pages > max(_PAGE_ROOM, _PAGE_ROOM_A_BYTE * size):
         raise TooLarge(f"its pages would unpack from {size} to {pages} bytes")
-    for chunk in chunks:
-        if chunk.is_repeated and _list_bytes(chunk) > max(_LIST_ROOM, _LIST_ROOM_A_BYTE * size):
-            raise TooLarge(f"the lists in '{chunk.name}' would unpack from {size} to {_list_bytes(chunk)} bytes")
-
-
-def _list_bytes(chunk: Chunk) -> int:
-    """What the lists of a row group cost at the most: any of them may be in one row."""
-    values = sum(page.values for page in chunk.data_pages)
-    if chunk.width is not None:
-        return values * (chunk.width + _ITEM_BYTES)
-    repeats = chunk.dictionary_bytes or max((p.unpacked for p in chunk.pages if p.is_prefixed), default=0)
-    return values * (repeats + _ITEM_BYTES) + sum(page.unpacked for page in chunk.data_pages)
 
 
 def batch_rows(chunks: Sequence[Chunk], rows: int, longest: Longest) -> int:
     """How many rows of a row group make a batch of a few megabytes, wherever in it the long values are."""
-    widest = sum(_bytes_a_row(chunk, rows, longest) for chunk in chunks)
+    widest = sum(_bytes_a_row(chunk, rows, longest) for chunk in chunks if not chunk.deepest)
     return max(1, min(MOST_ROWS, int(_BATCH_BYTES / max(widest, 1))))
 
 
+def list_rows(data: Bytes, chunk: Chunk, rows: int, most: int, room: int) -> int:
+    """How many rows of a column of lists make a batch of so many bytes: at most `most`, and at least one.
+
+    `TooLarge` if a single row would unfold to more than a file of this size explains.
+    """
+    item = _ITEM_BYTES + (chunk.width if chunk.width is not None else _longest_entry(data, chunk))
+    if any(page.is_prefixed for page in chunk.data_pages):
+        item += chunk.largest_page
+    pages, size = chunk.data_pages, len(data)
+    unpacked = sum(page.unpacked for page in pages)
+    if sum(page.values for page in pages) * item + unpacked <= room:
+        return most
+    if unpacked > max(_PAGE_ROOM, _PAGE_ROOM_A_BYTE * size) or rows > _ROWS + _PAGE_ROOM_A_BYTE * size:
+        raise TooLarge(f"the lists in '{chunk.name}' would unpack from {size} to {unpacked} bytes, in {rows} rows")
+    starts = row_starts(data, pages, chunk.codec, chunk.deepest, rows)
+    while True:
+        widest = widest_batch(starts, pages, item, most)
+        if widest <= room or most == 1:
+            break
+        most = (most + 1) // 2
+    if widest > max(_LIST_ROOM, _LIST_ROOM_A_BYTE * size):
+        raise TooLarge(f"the lists in '{chunk.name}' would unpack from {size} to {widest} bytes in one row")
+    return most
+
+
 def _bytes_a_row(chunk: Chunk, rows: int, longest: Longest) -> float:
-    if chunk.is_repeated:
-        return _list_bytes(chunk) / max(rows, 1)
     if chunk.width is not None:
         return chunk.width
     data = chunk.data_pages

@@ -73,7 +73,7 @@ def engine_error(who: str, where: str, told: str, *, secret: str = "") -> SinkEr
             f"{who}: {where} names a database that is not there. Nothing was sent.",
             hint="make it with CREATE DATABASE, or correct the sink's URL.",
         )
-    return SinkError(f"{who}: {where} refused: {said}", hint="mend that and run again; it goes on where it was.")
+    return SinkError(f"{who}: {where} refused: {said}", hint="fix that and run again; it goes on where it was.")
 
 
 def _first_sentence(told: str, secret: str) -> str:
