@@ -128,6 +128,47 @@ def test_a_required_input_counts_by_all_key_columns_that_it_shares(ds: sm.DataSt
     assert is_idle(ds)
 
 
+@pytest.mark.parametrize("pandas", [False, True], ids=["for Spark", "for pandas"])
+@pytest.mark.parametrize("in_spark", [False, True], ids=["local", "in Spark"])
+def test_a_key_put_together_from_parts_is_computed_only_if_the_required_input_has_all_of_it(
+    ds: sm.DataStore, rows: Any, set_small: Any, monkeypatch: pytest.MonkeyPatch, in_spark: bool, pandas: bool
+) -> None:
+    """Every part of (1, 2) is a part of a key that is there: 1 of (1, 1), 2 of (2, 2)."""
+    if in_spark:
+        set_small(monkeypatch, 0)
+    left, right = ds.table("left", "a long, n long", key="a"), ds.table("right", "b long", key="b")
+    pair = ds.table("pair", "a long, b long", key=["a", "b"])
+    out = ds.table("out", "a long, b long, n long", key=["a", "b"])
+
+    def tie(left, right, pair):
+        return left.merge(right, how="cross") if pandas else left.crossJoin(right).select("a", "b", "n")
+
+    def wanted() -> list[tuple[int, int, int]]:
+        ns = dict(rows(left))
+        return [(a, b, ns[a]) for a, b in rows(pair) if a in ns and (b,) in rows(right)]
+
+    inputs = [left, right, sm.ComputeInput(pair, join_type="inner")]
+    ds.add(sm.BatchTransform(tie, inputs, [out], transform_keys=["a", "b"], pandas=pandas))
+    left.upsert([{"a": a, "n": 10 * a} for a in (1, 2)])
+    right.upsert([{"b": 1}, {"b": 2}])
+    pair.upsert([{"a": 1, "b": 1}, {"a": 2, "b": 2}])
+    ds.run(fail_fast=True)
+    assert rows(out) == wanted() == [(1, 1, 10), (2, 2, 20)]
+    left.upsert([{"a": 1, "n": 11}])
+    right.upsert([{"b": 3}])
+    pair.upsert([{"a": 2, "b": 3}, {"a": 3, "b": 1}])
+    ds.run(fail_fast=True)
+    assert rows(out) == wanted() == [(1, 1, 11), (2, 2, 20), (2, 3, 20)]
+    pair.delete([{"a": 2, "b": 2}])
+    ds.run(fail_fast=True)
+    assert rows(out) == wanted() == [(1, 1, 11), (2, 3, 20)]
+    ds.offset_table.reset_offset("tie")
+    report = ds.run(fail_fast=True).steps["tie"]
+    assert (report.appended, report.corrected, report.retracted) == (0, 0, 0)
+    assert is_idle(ds)
+    assert ds.verify(replay=True).ok
+
+
 def test_one_global_result_and_a_sum_by_a_reference_wait_for_a_required_input(ds: sm.DataStore, rows: Any) -> None:
     posts = ds.table("posts", "post_id long, user_id long, n long", key="post_id")
     profiles = ds.table("profiles", "id long, region string", key="id")

@@ -28,6 +28,7 @@ from seamark.transforms.blame import blamed
 from seamark.transforms.fetch import OFFSET
 from seamark.transforms.gather import Gathered
 from seamark.transforms.keys import comparable
+from seamark.transforms.required import result_of_met
 from seamark.transforms.returned import frames_returned, told_returned
 from seamark.transforms.scope import AllKeys, KeyRange, KeyValues, Scope, filter_rows, held_rows, outside
 from seamark.transforms.shape import Shape
@@ -79,7 +80,8 @@ def call_uncomputed(shape: Shape, function: Callable[..., Any], gathered: Gather
     except Exception as error:
         raise blamed(error) from error
     pairs = zip(shape.outputs, as_outputs(shape, answer), strict=True)
-    return [check_output(shape, output, frame) for output, frame in pairs]
+    checked = [(output, check_output(shape, output, frame)) for output, frame in pairs]
+    return [result_of_met(shape, gathered.frames, output, frame) for output, frame in checked]
 
 
 def to_spark(source: TableSource, rows: CheckedFrame) -> DataFrame:

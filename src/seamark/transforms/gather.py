@@ -16,7 +16,7 @@ from seamark.tables.schema import Column as TableColumn
 from seamark.tables.schema import TableSchema
 from seamark.transforms.fetch import OFFSET, read_for
 from seamark.transforms.keys import comparable, distinct
-from seamark.transforms.required import as_spark, only_met, with_partner
+from seamark.transforms.required import as_spark, needed_inputs, only_met, with_partner
 from seamark.transforms.scope import AllKeys, KeyValues, Scope, filter_rows
 from seamark.transforms.select import fitting, with_keys
 from seamark.transforms.shape import Input, Shape
@@ -67,7 +67,7 @@ class Gathered:
                 if source.is_reference:
                     frames[place] = _named_rows(frames[place], source, frames[primary], self.shape.primary)
         left = dict(enumerate(frames))
-        is_met = self.is_met and only_met(self.shape, left, _needed(self.shape))
+        is_met = self.is_met and only_met(self.shape, left, needed_inputs(self.shape))
         return replace(self, scope=scope, frames=tuple(left.values()), is_met=is_met)
 
 
@@ -100,14 +100,8 @@ def gather(shape: Shape, scope: Scope, read: Mapping[str, int | None], known: Ma
             if source.required:
                 frames[primary] = with_partner(source.source, frames[primary], frames[place], source.join_keys)
     if any(source.required for source in shape.references):  # they have left out rows of the primary, and so keys
-        is_met = is_met and only_met(shape, frames, _needed(shape))
+        is_met = is_met and only_met(shape, frames, needed_inputs(shape))
     return Gathered(shape, scope, tuple(frames[place] for place in range(len(shape.inputs))), read, is_met)
-
-
-def _needed(shape: Shape) -> list[Input]:
-    """The plain inputs that a key must have a row in; a required reference speaks for the primary's rows."""
-    by_reference = any(source.required for source in shape.references)
-    return [source for source in shape.plain if source.required or (by_reference and source is shape.primary)]
 
 
 def _plain_rows(

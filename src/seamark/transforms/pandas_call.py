@@ -27,6 +27,7 @@ from seamark.transforms.fetch import OFFSET
 from seamark.transforms.gather import Gathered, has_scope
 from seamark.transforms.keys import key_texts
 from seamark.transforms.pandas_worker import ERROR, FATAL, NUMBER, RECORD, TAG, WholeInput, Worker
+from seamark.transforms.required import result_of_met
 from seamark.transforms.scope import KeyRange, Scope
 from seamark.transforms.shape import Shape
 
@@ -56,6 +57,7 @@ def compute_pandas(
     _collect_failures(shape, found, columns, results, fail_fast=fail_fast)
     for number, output in enumerate(shape.outputs):
         rows = _output_rows(shape, output, number, found, gathered.scope)
+        rows = result_of_met(shape, gathered.frames, output, rows)
         refuse_unknown_keys(gathered, output, rows)
         results.outputs[number].append(rows)
     return results

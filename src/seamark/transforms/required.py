@@ -1,4 +1,4 @@
-"""Inputs without which a key is not computed: which rows of the other inputs are left."""
+"""Inputs without which a key is not computed: which rows of the other inputs, and of the result, are left."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ from seamark.transforms.keys import comparable
 from seamark.transforms.shape import Input, Shape
 
 Frames = dict[int, CheckedFrame]  # by the number of the input
+
+
+def needed_inputs(shape: Shape) -> list[Input]:
+    """The plain inputs that a key must have a row in; a required reference speaks for the primary's rows."""
+    by_reference = any(source.required for source in shape.references)
+    return [source for source in shape.plain if source.required or (by_reference and source is shape.primary)]
 
 
 def only_met(shape: Shape, frames: Frames, needed: Sequence[Input]) -> bool:
@@ -37,6 +43,23 @@ def _leave_out(shape: Shape, frames: Frames, needed: Input) -> bool:
         if columns:
             frames[place] = _with_keys_of(shape.inputs[place].source, frames[place], rows, columns)
     return True
+
+
+def result_of_met(
+    shape: Shape, frames: Sequence[CheckedFrame], output: TableSource, result: CheckedFrame
+) -> CheckedFrame:
+    """The rows of a result whose keys every needed input has a row for.
+
+    Inputs that have only parts of the key cannot be rid of a key: each of its parts may belong to another key, too,
+    and the function may tie them together all the same.
+    """
+    if all(set(shape.keys) <= set(source.columns) for source in shape.plain):
+        return result
+    for source in needed_inputs(shape):
+        columns = source.part_of(shape.keys)
+        if columns:
+            result = _with_keys_of(output, result, frames[shape.inputs.index(source)], columns)
+    return result
 
 
 def _is_empty(rows: CheckedFrame) -> bool:
