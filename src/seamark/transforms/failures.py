@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
@@ -10,7 +11,8 @@ import pyarrow as pa
 from seamark.control import FailedKey
 from seamark.tables.context import TableContext
 from seamark.texts import storable
-from seamark.transforms.keys import KeyTypes, columns_of, key_texts, keys_of
+from seamark.transforms.keys import KeyTypes, columns_of, key_texts, keys_of, value_from_json
+from seamark.transforms.pandas_worker import to_pandas
 from seamark.transforms.scope import AllKeys, KeyFrame, Scope, key_frame_holds
 from seamark.transforms.shape import Shape
 
@@ -53,15 +55,22 @@ def failed_once_more(
 
 def failure_frame(failed: Sequence[FailedKey], columns: Sequence[str], types: KeyTypes) -> pd.DataFrame:
     """Failed keys as people look at them: key columns, error, attempts, process_ts, retry_after."""
-    rows = [_failure(entry, columns, types) for entry in sorted(failed, key=lambda entry: entry.key)]
-    return pd.DataFrame(rows, columns=[*columns, "error", "attempts", "process_ts", "retry_after"])
+    entries = sorted(failed, key=lambda entry: entry.key)
+    told = pd.DataFrame([_told(entry) for entry in entries], columns=["error", "attempts", "process_ts", "retry_after"])
+    return told if not columns else pd.concat([to_pandas(_keys(entries, columns, types)), told], axis=1)
 
 
-def _failure(entry: FailedKey, columns: Sequence[str], types: KeyTypes) -> dict[str, object]:
-    there = tuple(name for name in columns_of(entry.key) if name in columns)
-    key = keys_of([entry.key], there, types).to_pylist()[0] if there else {}
+def _keys(entries: Sequence[FailedKey], columns: Sequence[str], types: KeyTypes) -> pa.Table:
+    """Those of some columns that each key has, in their types; NULL where a key does not have one."""
+    rows = [json.loads(entry.key) for entry in entries]
+    values = [[value_from_json(row.get(name), types[name]) for row in rows] for name in columns]
+    arrays = [pa.array(mine, types[name]) for mine, name in zip(values, columns, strict=True)]
+    return pa.Table.from_arrays(arrays, names=list(columns))
+
+
+def _told(entry: FailedKey) -> dict[str, object]:
     told = {"error": entry.error, "attempts": entry.attempts, "process_ts": _moment(entry.process_ts)}
-    return {**key, **told, "retry_after": None if entry.retry_after is None else _moment(entry.retry_after)}
+    return {**told, "retry_after": None if entry.retry_after is None else _moment(entry.retry_after)}
 
 
 def _moment(seconds: float) -> pd.Timestamp:

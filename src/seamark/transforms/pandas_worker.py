@@ -150,12 +150,16 @@ def _structs(rows: pa.RecordBatch) -> pa.Array:
 
 
 def to_pandas(rows: pa.Table) -> pd.DataFrame:
-    """Rows as pandas has them; whole numbers stay whole where some are NULL, and moments keep their zone."""
+    """Rows as pandas has them; whole numbers stay whole where some are NULL, and moments keep their zone.
+
+    Inside arrays and structs, which pandas has no types for, whole numbers beside NULLs are Python's own, and the NULLs
+    None: as floats the large ones among them would be others.
+    """
     import pandas as pd
 
     nullable = {pa.int8(): pd.Int8Dtype(), pa.int16(): pd.Int16Dtype(), pa.int32(): pd.Int32Dtype()}
     nullable |= {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
-    frame = rows.to_pandas()
+    frame = rows.to_pandas(integer_object_nulls=True)
     for name in rows.column_names:
         column = rows.column(name)
         if column.null_count and column.type in nullable:

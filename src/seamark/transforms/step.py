@@ -22,6 +22,7 @@ from seamark.transforms.failures import failure_frame
 from seamark.transforms.fetch import read_interval
 from seamark.transforms.given import changed_rows, given_scope, key_rows
 from seamark.transforms.keys import distinct, key_texts, keys_of
+from seamark.transforms.pandas_worker import to_pandas
 from seamark.transforms.partial import by_processed_keys, changed_idx, changed_idx_count, part_of_changes
 from seamark.transforms.planning import plan_step
 from seamark.transforms.replay import replay_table
@@ -290,7 +291,7 @@ def changed_keys_of(output: TableSource, after: int | None, upto: int | None) ->
         blocks = output.context.control.index.slices(output.name, after=after, upto=upto)
         found = read_interval(output, blocks, key)
         if hasattr(found, "rows"):
-            return distinct(found.rows.select(key)).to_pandas()
+            return to_pandas(distinct(found.rows.select(key)))
         return read_changes(output, after=after, upto=upto).select(*key).distinct()
 
     return Recipe(make)
