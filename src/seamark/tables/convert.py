@@ -77,6 +77,8 @@ def _exactly(values: pa.Array | pa.ChunkedArray, wanted: pa.DataType) -> pa.Arra
     found = values.type
     if found == wanted:
         return values
+    if pa.types.is_null(found):
+        return _nulls(values, wanted)
     if pa.types.is_dictionary(found):
         return _exactly(values.cast(found.value_type), wanted)
     if pa.types.is_float16(found):  # Arrow computes with the others only
@@ -104,6 +106,12 @@ def _exactly(values: pa.Array | pa.ChunkedArray, wanted: pa.DataType) -> pa.Arra
     return converted
 
 
+def _nulls(values: pa.Array | pa.ChunkedArray, wanted: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    """As many NULLs of another type. Arrow's own cast ends the process at a slice of them that is to become structs."""
+    made = pa.nulls(len(values), wanted)
+    return pa.chunked_array([made]) if isinstance(values, pa.ChunkedArray) else made
+
+
 def _by_digits(values: pa.Array | pa.ChunkedArray, wanted: pa.DataType) -> pa.Array | pa.ChunkedArray:
     """Floats as decimals and back, by their digits as people and Spark see them.
 
@@ -119,12 +127,19 @@ def _nested_exactly(values: pa.Array | pa.ChunkedArray, wanted: pa.DataType) -> 
     if pa.types.is_struct(wanted):
         children = [_exactly(child, field.type) for child, field in zip(values.flatten(), wanted.fields, strict=True)]
         return pa.StructArray.from_arrays(children, fields=list(wanted.fields), mask=values.is_null())
-    plain = values.cast(pa.list_(values.type.value_type))
+    if not len(values):
+        return pa.nulls(0, wanted)
+    plain = values if pa.types.is_list(values.type) else values.cast(pa.list_(values.type.value_type))
     lengths = pc.fill_null(pc.list_value_length(plain), 0)
     ends = pc.cumulative_sum(lengths).cast(pa.int32())
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
-    items = _exactly(plain.flatten(), wanted.value_type)
+    items = _exactly(_items(plain, ends[-1].as_py()), wanted.value_type)
     return pa.ListArray.from_arrays(offsets, items, type=wanted, mask=plain.is_null())
+
+
+def _items(lists: pa.ListArray, count: int) -> pa.Array:
+    """What lists hold. Of a slice with nothing but NULLs inside Arrow gives too few, or ends the process."""
+    return pa.nulls(count) if pa.types.is_null(lists.type.value_type) else lists.flatten()
 
 
 def _may_lose(found: pa.DataType, wanted: pa.DataType) -> bool:
