@@ -133,7 +133,7 @@ class ObjectMissing(LedgerError):
 
 
 class ObjectChanged(LedgerError):
-    """A block or checkpoint has other bytes than the ones that its name stands for."""
+    """A block, slice or checkpoint has other bytes than the ones that its name stands for."""
 
     def __init__(self, kind: str, name: str, where: str) -> None:
         self.kind = kind

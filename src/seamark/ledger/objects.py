@@ -50,6 +50,19 @@ class Objects:
             raise ObjectChanged(self.kind, name, str(self.folder))
         return data
 
+    def require_intact(self, name: str) -> None:
+        """The same without holding them, for whoever opens the file itself: pyarrow ends the whole process, without an
+        exception, at some Parquet files with a damaged byte. A file that was looked at is not looked at again until
+        it is written to."""
+        try:
+            found = self.path(name).stat()
+        except FileNotFoundError:
+            raise ObjectMissing(self.kind, name, str(self.folder)) from None
+        try:
+            _require_hash(self.path(name), name, found.st_size, found.st_mtime_ns)
+        except _AnotherHash:
+            raise ObjectChanged(self.kind, name, str(self.folder)) from None
+
     def has(self, name: str) -> bool:
         """Whether the object is there."""
         return self.path(name).is_file()
@@ -63,6 +76,18 @@ class Objects:
         """Files that somebody has begun to write and not finished."""
         if self.folder.is_dir():
             yield from self.folder.glob(f"{PENDING}*")
+
+
+class _AnotherHash(Exception):
+    """A file has other bytes than its name stands for."""
+
+
+@lru_cache(maxsize=10_000)
+def _require_hash(path: Path, name: str, _size: int, _written: int) -> None:
+    """Look at a file's bytes; what is right is looked at again when its size or time of writing changes."""
+    with path.open("rb") as file:
+        if object_name(hashlib.file_digest(file, hashlib.sha3_256).digest()) != name:
+            raise _AnotherHash
 
 
 class PendingFile:

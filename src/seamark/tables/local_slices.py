@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -42,7 +43,10 @@ def _field(source: TableSource, name: str) -> pa.Field:
 def _read_slice(source: TableSource, block: BlockEntry, wanted: pa.Schema, most: int) -> pa.Table | None:
     data = source.context.files(source.name).data
     path = data.path(block.slice_hash or "")
+    if _size(path) > small.SMALL_BYTES:
+        return None
     try:
+        data.require_intact(block.slice_hash or "")
         found = _read_at_most(str(path), wanted.names, most)
     except FileNotFoundError:
         raise ObjectMissing("data", block.slice_hash or "", str(data.folder)) from None
@@ -60,6 +64,10 @@ def _read_slice(source: TableSource, block: BlockEntry, wanted: pa.Schema, most:
         for field in wanted
     ]
     return pa.Table.from_arrays(arrays, schema=wanted)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def _read_at_most(path: str, columns: Sequence[str], most: int) -> pa.Table | None:
