@@ -16,10 +16,11 @@ from seamark.spark.frames import spark_frame
 from seamark.tables.context import TableContext
 from seamark.tables.convert import ValueDoesNotFit, convert_array
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
-from seamark.tables.read import TableSource, all_of, read_images, read_rows, typed_literal
+from seamark.tables.read import TableSource, all_of, read_images, typed_literal
 from seamark.tables.types import spark_name
 from seamark.transforms.keys import comparable, key_texts, keys_of
 from seamark.transforms.own_rows import rows_under
+from seamark.transforms.processed import processed_keys
 from seamark.transforms.ranges import every_key
 from seamark.transforms.select import FIRST, LAST, ChangedBlocks, Found, changed_keys, with_keys
 from seamark.transforms.shape import Shape
@@ -106,7 +107,7 @@ def without_processed(
 
     Of a key that has gone nothing is kept there: it is taken only while a record that waits speaks for it.
     """
-    shape, standing = situation.spec.shape, read_rows(keys_table, upto=last)
+    shape, standing = situation.spec.shape, processed_keys(keys_table, situation.spec.definition, last)
     names = [quoted(name) for name in shape.keys]
     there = all_keys(shape, situation.read).select(*names).unionByName(standing.select(*names))
     there = there.select(*[F.col(quoted(name)).alias(f"its {name}") for name in shape.keys])

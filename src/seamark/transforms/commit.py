@@ -278,7 +278,7 @@ class Committer:
                 new_checkpoint=self._run.put_checkpoint(plan.files, part.encode()),
                 new_watermark=later(state.watermark, batch.watermark),
             )
-            if draft.blocks or not _repeats(state, event):
+            if not _repeats(state, event):
                 draft.add(event)
         return draft
 

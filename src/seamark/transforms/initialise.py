@@ -12,10 +12,11 @@ from seamark.errors import InvalidStep, did_you_mean
 from seamark.spark.frames import arrow_rows
 from seamark.tables.context import TableContext
 from seamark.tables.frames import quoted
-from seamark.tables.read import all_of, read_images, read_rows, read_slices
+from seamark.tables.read import all_of, read_images, read_slices
 from seamark.transforms.batches import Pending
 from seamark.transforms.commit import Covered, position_at
 from seamark.transforms.own_rows import adopt_rows
+from seamark.transforms.processed import processed_keys
 from seamark.transforms.select import LAST, ChangedBlocks
 from seamark.transforms.shape import Input, Shape
 from seamark.transforms.situation import Known, Situation, look
@@ -43,7 +44,7 @@ def initialise_offsets(context: TableContext, spec: StepSpec, tables: Sequence[s
     head = situation.heads.get(spec.keys_table.name)
     if head is None or head.last_offset is None:
         return {}
-    standing = read_rows(spec.keys_table, upto=head.last_offset)
+    standing = processed_keys(spec.keys_table, spec.definition, head.last_offset)
     positions = []
     for entry in situation.pending:
         if entry.table in tables:
