@@ -170,6 +170,53 @@ PROGRAMS = {
         def step(x): return x
     """,
     "a cached function": "import functools\n@functools.cache\ndef f(x): return x + 1\ndef step(x): return f(x)\n",
+    "a computed member of an enumeration": """
+        from enum import Enum
+        BASE = 1
+        class Rate(Enum):
+            LOW = BASE * 3
+        def step(x, rate=Rate.LOW): return x * rate.value
+    """,
+    "computed members of an enumeration that is gone through": """
+        from enum import Enum
+        def base(): return 1
+        class Rate(Enum):
+            LOW = base()
+        def step(x): return [rate.value * x for rate in Rate]
+    """,
+    "what makes a default of a data class": """
+        from dataclasses import dataclass, field
+        def rates(): return [1]
+        @dataclass
+        class Rates:
+            all: list = field(default_factory=rates)
+        def step(x): return x * sum(Rates().all)
+    """,
+    "what a nameless function makes a default of a data class from": """
+        from dataclasses import dataclass, field
+        def rates(): return [1]
+        @dataclass
+        class Rates:
+            all: list = field(default_factory=lambda: rates())
+        def step(x): return x * sum(Rates().all)
+    """,
+    "a dispatched method": """
+        import functools
+        def rate(): return 1
+        class Price:
+            @functools.singledispatchmethod
+            def of(self, x): return x
+            @of.register
+            def _(self, x: int): return x * rate()
+        def step(x): return Price().of(x)
+    """,
+    "a default of a named tuple": """
+        from typing import NamedTuple
+        RATE = 1
+        class Rates(NamedTuple):
+            low: int = RATE
+        def step(x): return x * Rates().low
+    """,
     "a dispatched function": """
         import functools
         @functools.singledispatch
@@ -210,6 +257,14 @@ def test_a_change_is_seen_wherever_it_is(project: Any, program: str) -> None:
     once = project.digest(program)
     assert project.digest(f"# a comment\n{textwrap.dedent(program)}") == once
     assert project.digest(_changed(program)) != once
+
+
+MADE_BY_PYTHON = ["what makes a default of a data class", "a dispatched method", "a default of a named tuple"]
+
+
+@pytest.mark.parametrize("name", MADE_BY_PYTHON)
+def test_what_python_adds_to_a_class_is_nothing_that_cannot_be_followed(project: Any, name: str) -> None:
+    assert form_of(project.step(PROGRAMS[name])).unfollowed == {}
 
 
 def _changed(program: str) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import FunctionType, MemberDescriptorType, MethodType, ModuleType, SimpleNamespace, UnionType
 from typing import Any
 
+from seamark.transforms.function_classes import is_written_by_python, made_by
 from seamark.transforms.function_foreign import (
     callables_in,
     is_bound,
@@ -114,8 +115,8 @@ class _Walk:
             case property():
                 parts = [self.form(part, path, owner) for part in (value.fget, value.fset, value.fdel)]
                 return f"property({', '.join(parts)})"
-            case functools.cached_property():
-                return self.form(value.func, path, owner)
+            case functools.cached_property() | functools.singledispatchmethod():
+                return self.form(getattr(value, "dispatcher", value.func), path, owner)
             case functools.partial() | functools.partialmethod():
                 given = [self.form(entry, path, owner) for entry in (value.func, value.args, value.keywords)]
                 given[0] = given[0] or name_of(value.func)
@@ -267,15 +268,15 @@ class _Walk:
         for name, member in sorted(vars(kind).items()):
             if self._counts_in_class(kind, name, member):
                 parts.append(f"{name}={self.form(member, f'{path}.{name}', owner=kind)}")
+        parts += [f"{name}:{self._held_as(name, made, f'{path}.{name}')}" for name, made in made_by(kind)]
         parts += [text for base in kind.__bases__ if (text := self._class(base, base.__qualname__))]
         return f"class({', '.join(parts)})"
 
     def _counts_in_class(self, kind: type, name: str, member: object) -> bool:
-        if (id(kind), name) in self.lookup.written or isinstance(member, MemberDescriptorType):
+        if (id(kind), name) in self.lookup.written or is_written_by_python(member):
             return False
-        if isinstance(member, FunctionType):  # methods that Python writes, as for data classes, follow from the syntax
-            return not member.__code__.co_filename.startswith("<")
-        return not (name.startswith("_") and name.endswith("_")) and name != "_abc_impl"
+        is_own = name.startswith("_") and name.endswith("_")
+        return isinstance(member, FunctionType) or not (is_own or name == "_abc_impl")
 
     # --- functions ----------------------------------------------------------------------------------------------------
 
