@@ -40,10 +40,17 @@ class LocalFrame:
 CheckedFrame: TypeAlias = SparkFrame | LocalFrame
 
 
-def check_frame(table: str, schema: TableSchema, frame: Frame, *, only_key: bool = False) -> CheckedFrame:
+class MixedValues(FrameMismatch):
+    """A column has values that no one type holds: some of them, and not all, are of another kind than the others."""
+
+
+def check_frame(
+    table: str, schema: TableSchema, frame: Frame, *, only_key: bool = False, with_nulls: bool = False
+) -> CheckedFrame:
     """The frame with the table's columns (or only those of its key), or an error that names all that is wrong.
 
-    Where keys are given, an empty list is none of them; rows without columns are refused.
+    Where keys are given, an empty list is none of them; rows without columns are refused. `with_nulls` lets NULLs pass
+    where the table needs a value: for whoever looks at them later.
     """
     columns = [column for column in schema.columns if not only_key or column.name in schema.key]
     pointed = [c for c in columns if c.name in schema.key and pa.types.is_floating(c.type)]
@@ -62,11 +69,12 @@ def check_frame(table: str, schema: TableSchema, frame: Frame, *, only_key: bool
     for column in pointed:
         place, field = local.column_names.index(column.name), local.schema.field(column.name)
         local = local.set_column(place, field, pc.add(local.column(place), pa.scalar(0.0, column.type)))
-    _refuse_nulls(table, [column.name for column in columns if not column.nullable], local)
+    if not with_nulls:
+        _refuse_nulls(table, [column.name for column in columns if not column.nullable], local)
     return LocalFrame(local)
 
 
-def check_returned_frame(table: str, schema: TableSchema, frame: Frame) -> CheckedFrame:
+def check_returned_frame(table: str, schema: TableSchema, frame: Frame, *, with_nulls: bool = False) -> CheckedFrame:
     """The same for a frame that a step's function returned, where nothing at all is no rows: neither column nor row.
 
     `pd.DataFrame([…])` of no rows is such a frame, and so is an empty list. Whoever writes to a table must name its
@@ -74,7 +82,7 @@ def check_returned_frame(table: str, schema: TableSchema, frame: Frame) -> Check
     """
     if not is_spark(frame) and _is_nothing(frame):
         return LocalFrame(schema.arrow.empty_table())
-    return check_frame(table, schema, frame)
+    return check_frame(table, schema, frame, with_nulls=with_nulls)
 
 
 def _is_nothing(frame: object) -> bool:
@@ -127,7 +135,8 @@ def _from_columns(table: str, columns: Sequence[tuple[str, Any]], *, from_pandas
         except (ValueError, TypeError, NotImplementedError, OverflowError) as error:  # Arrow's own are among these
             issues.append(f"column '{name}' has values of mixed or unknown types ({str(error).splitlines()[0]})")
     if issues:
-        raise _mismatch(table, issues)
+        mismatch = _mismatch(table, issues)
+        raise MixedValues(mismatch.message, hint=mismatch.hint)
     return pa.Table.from_arrays([_whole(array) for array in arrays], names=names)
 
 

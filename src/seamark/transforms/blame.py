@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from seamark.errors import FunctionFailed, SeamarkError, StepInterrupted
+from seamark.errors import FunctionFailed, SeamarkError, StepInterrupted, TableError
 from seamark.spark.causes import SPARK_ERRORS, Fault, explained, fault_of
 from seamark.tables.convert import misfit_in
 
@@ -20,11 +20,18 @@ class KeyTrouble(Exception):
     @property
     def text(self) -> str:
         """The error in few words, as it can be kept."""
+        if isinstance(self.cause, TableError):
+            return without_outcome(self.cause)
         misfit = misfit_in(self.cause)
         if misfit is None:
             return explained(self.cause)
         column, value = misfit
         return f"the value {value} does not fit column '{column}'"
+
+
+def without_outcome(error: TableError) -> str:
+    """What an error about a frame says, but for what was written: whoever called the function knows that."""
+    return error.message.replace("Nothing was written.", "").strip()
 
 
 def blamed(error: BaseException) -> Exception:

@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from seamark.errors import BadOutput, DuplicateKey, FrameMismatch, NullKey, SeamarkError, TableError
+from seamark.errors import BadOutput, BadValue, DuplicateKey, FrameMismatch, NullKey, SeamarkError, TableError
 from seamark.spark.causes import SPARK_ERRORS, mark, raised_text
 from seamark.spark.frames import arrow_rows, spark_frame
 from seamark.tables.change import appended_rows
@@ -24,7 +24,7 @@ from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, check_re
 from seamark.tables.read import TableSource, all_of
 from seamark.tables.runs import Key
 from seamark.tables.slices import doubled_among
-from seamark.transforms.blame import blamed
+from seamark.transforms.blame import KeyTrouble, blamed, without_outcome
 from seamark.transforms.fetch import OFFSET
 from seamark.transforms.gather import Gathered
 from seamark.transforms.keys import comparable
@@ -43,6 +43,7 @@ class Results:
     outputs: list[list[CheckedFrame]]
     failed: list[tuple[pa.Table, str]] = field(default_factory=list)
     causes: list[BaseException] = field(default_factory=list)
+    further: int = 0  # failed keys beyond those, which are too many to be held
 
     @staticmethod
     def none(shape: Shape) -> Results:
@@ -107,16 +108,17 @@ def as_outputs(shape: Shape, answer: Any) -> list[Any]:
 def check_output(shape: Shape, output: TableSource, frame: Any) -> CheckedFrame:
     """The frame with the output's columns, or `BadOutput`."""
     try:
-        return check_returned_frame(output.name, output.schema, frame)
+        return check_returned_frame(output.name, output.schema, frame, with_nulls=not shape.shares_all_keys)
+    except BadValue as error:  # the keys of this value are to blame, as they are where Spark finds it
+        raise KeyTrouble(error) from None
     except (FrameMismatch, NullKey, TableError) as error:
         raise bad_output(shape, output, error) from None
 
 
 def bad_output(shape: Shape, output: TableSource, error: TableError) -> BadOutput:
     """An error about a frame as one that names the step and the output."""
-    text = error.message.replace("Nothing was written.", "").strip()
     return BadOutput(
-        f"step '{shape.step}' gave what its output '{output.name}' cannot take: {text} "
+        f"step '{shape.step}' gave what its output '{output.name}' cannot take: {without_outcome(error)} "
         "Nothing of this batch was written.",
         hint=error.hint,
     )
@@ -137,14 +139,15 @@ def _computed(
 
 def check_rows(shape: Shape, output: TableSource, rows: pa.Table, scope: Scope) -> pa.Table:
     """Rows at hand, each of whose keys is whole, there once and of the scope; `BadOutput` otherwise."""
+    if not shape.shares_all_keys:
+        for name in output.schema.key:  # a row of an outer join that found no partner has no key: it is nobody's row
+            rows = rows.filter(rows.column(name).is_valid())
     nulls = {name: rows.column(name).null_count for name in output.schema.required}
     wrong = {name: count for name, count in nulls.items() if count}
-    if wrong and shape.shares_all_keys:
+    if wrong:
         listed = ", ".join(f"column '{name}' is NULL in {count} row(s)" for name, count in wrong.items())
         hint = "key columns and columns declared NOT NULL need a value in every row."
         raise bad_output(shape, output, NullKey(f"{listed}.", hint=hint))
-    for name in wrong:  # a row of an outer join that found no partner has no key: it is nobody's row
-        rows = rows.filter(rows.column(name).is_valid())
     mine = filter_rows(scope, rows)
     if mine.num_rows < rows.num_rows and shape.shares_all_keys:
         raise _foreign(shape, output, rows, scope)
@@ -223,7 +226,7 @@ def asserted_scope(shape: Shape, output: TableSource, rows: CheckedFrame, scope:
 
 def _with_whole_keys(output: TableSource, rows: SparkFrame, scope: Scope) -> SparkFrame:
     """The rows of a scope; a row of an outer join that found no partner has no key: it is nobody's row."""
-    whole = all_of([F.col(quoted(name)).isNotNull() for name in output.schema.required])  # NaN is a value
+    whole = all_of([F.col(quoted(name)).isNotNull() for name in output.schema.key])  # NaN is a value
     return SparkFrame(scope.choice(output).of(rows.frame.where(whole)))
 
 

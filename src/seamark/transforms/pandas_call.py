@@ -33,9 +33,18 @@ from seamark.transforms.shape import Shape
 
 
 def compute_pandas(
-    gathered: Gathered, function: Callable[..., Any], context: TableContext, stack: ExitStack, *, fail_fast: bool
+    gathered: Gathered,
+    function: Callable[..., Any],
+    context: TableContext,
+    stack: ExitStack,
+    *,
+    fail_fast: bool,
+    most_failed: int,
 ) -> Results:
-    """What a pandas function gives for a scope, in one Spark job; failing keys are left out, each with its error."""
+    """What a pandas function gives for a scope, in one Spark job; failing keys are left out, each with its error.
+
+    No more than `most_failed` of them are held, and one to show that there are more; the others are counted.
+    """
     shape, results = gathered.shape, Results.none(gathered.shape)
     if gathered.holds_no_key:
         return results
@@ -50,11 +59,12 @@ def compute_pandas(
         outputs=tuple((output.name, output.schema) for output in shape.outputs),
         answer=answer,
         own_trouble=OWN_TROUBLE,
+        may_lack_keys=not shape.shares_all_keys,
     )
     frame = _tagged(gathered, columns, keyed, context).mapInArrow(worker, _spark_schema(answer))
     # The worker catches what the function raises. What still fails is not the function's: no key is to blame for it.
     found = stack.enter_context(computed(context, SparkFrame(frame), answer))
-    _collect_failures(shape, found, columns, results, fail_fast=fail_fast)
+    _collect_failures(shape, held_failures(found, results, most_failed), columns, results, fail_fast=fail_fast)
     for number, output in enumerate(shape.outputs):
         rows = _output_rows(shape, output, number, found, gathered.scope)
         rows = result_of_met(shape, gathered.frames, output, rows)
@@ -170,13 +180,20 @@ def _whole_inputs(
 # --- rows and errors out ----------------------------------------------------------------------------------------------
 
 
+def held_failures(found: CheckedFrame, results: Results, most: int) -> pa.Table:
+    """The lines about failed keys, what stops the step first; of too many only the first."""
+    if isinstance(found, LocalFrame):
+        return found.rows.filter(found.rows.column(ERROR).is_valid())
+    lines = found.frame.where(F.col(quoted(ERROR)).isNotNull())
+    wrong = arrow_rows(lines.orderBy(F.col(quoted(FATAL)).desc()).limit(most + 1))
+    if wrong.num_rows > most:
+        results.further = lines.count() - wrong.num_rows
+    return wrong
+
+
 def _collect_failures(
-    shape: Shape, found: CheckedFrame, columns: Sequence[str], results: Results, *, fail_fast: bool
+    shape: Shape, wrong: pa.Table, columns: Sequence[str], results: Results, *, fail_fast: bool
 ) -> None:
-    if isinstance(found, SparkFrame):
-        wrong = arrow_rows(found.frame.where(F.col(quoted(ERROR)).isNotNull()))
-    else:
-        wrong = found.rows.filter(found.rows.column(ERROR).is_valid())
     keys = wrong.select(list(columns)).cast(pa.schema([pa.field(n, shape.key_types[n]) for n in columns]))
     for place, (text, fatal) in enumerate(zip(wrong.column(ERROR), wrong.column(FATAL), strict=True)):
         key = keys.slice(place, 1) if columns else pa.table({"": pa.nulls(1)}).select([])

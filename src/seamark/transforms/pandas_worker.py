@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from seamark.errors import FrameMismatch, TableError
+from seamark.errors import BadValue, FrameMismatch, TableError
 from seamark.spark.causes import OwnTrouble, is_of_the_machine
-from seamark.tables.frames import LocalFrame, check_returned_frame
+from seamark.tables.frames import LocalFrame, MixedValues, check_returned_frame
 from seamark.tables.schema import TableSchema
 from seamark.texts import storable, words_of
 from seamark.transforms.keys import comparable
@@ -56,6 +56,7 @@ class Worker:
     outputs: tuple[tuple[str, TableSchema], ...]
     answer: pa.Schema
     own_trouble: OwnTrouble
+    may_lack_keys: bool = False  # whether a returned row without a key is nobody's, and not a mistake
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The function's rows for all keys of a task, and a line for each key that it fails on."""
@@ -66,9 +67,18 @@ class Worker:
             yield from self._compute(function, chunk, _starts(chunk, self.columns), fixed)
 
     def _compute(
-        self, function: Callable[..., Any], chunk: pa.Table, starts: list[int], fixed: dict[int, pd.DataFrame]
+        self,
+        function: Callable[..., Any],
+        chunk: pa.Table,
+        starts: list[int],
+        fixed: dict[int, pd.DataFrame],
+        *,
+        by_value: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """Compute the keys that begin at these rows; where that fails, one half and then the other."""
+        """Compute the keys that begin at these rows; where that fails, one half and then the other.
+
+        `by_value` says that what was returned for these and other keys did not fit because of some value.
+        """
         with self.own_trouble.told():
             frames = self._frames(chunk, fixed)
         try:
@@ -76,19 +86,37 @@ class Worker:
         except Exception as error:
             if is_no_keys_fault(error):
                 raise self.own_trouble.error(error) from error
-            if len(starts) == 1:
-                yield self._line(chunk, words_of(error), fatal=False)
-                return
-            half = len(starts) // 2
-            cut = starts[half] - starts[0]
-            yield from self._compute(function, chunk.slice(0, cut), starts[:half], fixed)
-            yield from self._compute(function, chunk.slice(cut), starts[half:], fixed)
+            yield from self._blame(function, chunk, starts, fixed, words_of(error), by_value=by_value)
             return
         try:
-            yield from self._rows(answer)
+            rows = list(self._rows(answer))
         except TableError as error:
             text = error.message.replace("Nothing was written.", "").strip()
-            yield self._line(chunk, f"{text} ({error.hint})" if error.hint else text, fatal=True)
+            # A value that does not fit is that of some key; columns that are not there are missing for all of them.
+            if by_value or isinstance(error, BadValue | MixedValues):
+                yield from self._blame(function, chunk, starts, fixed, text, by_value=True)
+                return
+            rows = [self._line(chunk, f"{text} ({error.hint})" if error.hint else text, fatal=True)]
+        yield from rows
+
+    def _blame(
+        self,
+        function: Callable[..., Any],
+        chunk: pa.Table,
+        starts: list[int],
+        fixed: dict[int, pd.DataFrame],
+        text: str,
+        *,
+        by_value: bool,
+    ) -> Iterator[pa.RecordBatch]:
+        """A line for the key that the function fails on; of several, one half is computed and then the other."""
+        if len(starts) == 1:
+            yield self._line(chunk, text, fatal=False)
+            return
+        half = len(starts) // 2
+        cut = starts[half] - starts[0]
+        yield from self._compute(function, chunk.slice(0, cut), starts[:half], fixed, by_value=by_value)
+        yield from self._compute(function, chunk.slice(cut), starts[half:], fixed, by_value=by_value)
 
     def _frames(self, chunk: pa.Table, fixed: dict[int, pd.DataFrame]) -> list[pd.DataFrame]:
         frames = []
@@ -106,7 +134,7 @@ class Worker:
         if given is None:
             raise FrameMismatch(f"the function returned {told_returned(answer)} for {len(self.outputs)} output(s).")
         for number, ((name, schema), frame) in enumerate(zip(self.outputs, given, strict=True)):
-            checked = check_returned_frame(name, schema, frame)
+            checked = check_returned_frame(name, schema, frame, with_nulls=self.may_lack_keys)
             if not isinstance(checked, LocalFrame):
                 raise FrameMismatch(f"table '{name}' was given a Spark frame by a function for pandas.")
             for rows in checked.rows.to_batches():

@@ -220,7 +220,8 @@ def _compute_again(
     assert checkpoint is not None
     gathered = gather(recipe.shape, scope, read_then(checkpoint), {})
     if recipe.is_pandas:
-        results = compute_pandas(gathered, recipe.function, context, stack, fail_fast=False)
+        most = spec.options.max_failed_keys + len(checkpoint.skipped) + len(checkpoint.failed)
+        results = compute_pandas(gathered, recipe.function, context, stack, fail_fast=False, most_failed=most)
     else:
 
         def one_call(part: Any) -> list[CheckedFrame]:

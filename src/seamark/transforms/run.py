@@ -230,7 +230,14 @@ class StepRun:
 
     def _call(self, gathered: Gathered, stack: ExitStack, trouble: KeyTrouble | None) -> Results:
         if self.spec.options.pandas:
-            return compute_pandas(gathered, self.spec.function, self.context, stack, fail_fast=self._fail_fast)
+            return compute_pandas(
+                gathered,
+                self.spec.function,
+                self.context,
+                stack,
+                fail_fast=self._fail_fast,
+                most_failed=max(self.spec.options.max_failed_keys - self.report.failed, 0),
+            )
 
         def one_call(part: Gathered) -> list[CheckedFrame]:
             return call(self.shape, warn_of_chance(self.spec), part, self.context, stack)
@@ -239,7 +246,7 @@ class StepRun:
         return compute_isolating(gathered, one_call, self.context, stack, fail_fast=fail_fast, trouble=trouble)
 
     def _refuse_too_many(self, results: Results) -> None:
-        failed = self.report.failed + sum(max(keys.num_rows, 1) for keys, _ in results.failed)
+        failed = self.report.failed + results.further + sum(max(keys.num_rows, 1) for keys, _ in results.failed)
         if failed > self.spec.options.max_failed_keys:
             raise self._too_many(failed, results)
 
@@ -262,7 +269,8 @@ class StepRun:
         read_at = json.dumps({table: -1 if offset is None else offset for table, offset in situation.read.items()})
         failed = failed_again(self.spec.name, done.results.failed, standing, now, read_at)
         cured = held_by(self.context, self.shape, work.scope, [key for key in standing if key not in failed])
-        cured += [key for key in standing if not set(columns_of(key)) <= set(self.shape.keys)]  # keys of another shape
+        if work.range is not None and work.range.last:  # all keys there are, so also what failed by other columns
+            cured += [key for key in standing if not set(columns_of(key)) <= set(self.shape.keys)]
         left = {key: entry for key, entry in standing.items() if key not in cured} | failed
         covered, passed = self._covered_keys(work, failed, situation, read_at, now)
         positions = [
