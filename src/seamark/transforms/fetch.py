@@ -128,8 +128,10 @@ def _last_words(source: TableSource, versions: pa.Table) -> pa.Table:
 def _newest_a_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     if rows.num_rows < 2:
         return rows
-    newest = rows.select(["offset", *key]).group_by(list(key)).aggregate([("offset", "max")])
-    return rows.filter(pc.is_in(rows.column("offset"), value_set=newest.column("offset_max").combine_chunks()))
+    # Arrow names what it makes after what it is made of, and that may be the name of a column, too: so by numbers.
+    numbered = rows.select(["offset", *key]).rename_columns([str(place) for place in range(len(key) + 1)])
+    newest = numbered.group_by(numbered.column_names[1:]).aggregate([("0", "max")]).column("0_max")
+    return rows.filter(pc.is_in(rows.column("offset"), value_set=newest.combine_chunks()))
 
 
 def small_last_images(source: TableSource, blocks: Sequence[BlockEntry]) -> pa.Table | None:

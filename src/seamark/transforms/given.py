@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import ExitStack
 from typing import Any
 
@@ -16,7 +16,7 @@ from seamark.tables.read import KeyChoice, TableSource, choose_values, read_imag
 from seamark.tables.schema import Column, TableSchema
 from seamark.transforms.changelist import ChangeList
 from seamark.transforms.fetch import OFFSET
-from seamark.transforms.keys import distinct, key_texts
+from seamark.transforms.keys import columns_of, distinct, key_texts
 from seamark.transforms.run import StepRun
 from seamark.transforms.scope import KeyFrame, KeyValues, Scope
 from seamark.transforms.select import LAST, Found, GivenRows, changed_keys
@@ -41,7 +41,8 @@ def _columns_given(shape: Shape, keys: Any) -> tuple[str, ...]:
     if names is None and isinstance(keys, list) and keys:
         names = list(keys[0])
     given = tuple(str(name) for name in (names if names is not None else ()))
-    for columns in (shape.keys, shape.group):
+    kinds = [shape.group_of(source) for source in shape.plain]
+    for columns in (shape.keys, shape.group, *filter(None, kinds)):
         if set(columns) <= set(given):
             return columns
     raise FrameMismatch(
@@ -51,13 +52,25 @@ def _columns_given(shape: Shape, keys: Any) -> tuple[str, ...]:
     )
 
 
+def failed_among(failed: Set[str], rows: pa.Table) -> set[str]:
+    """Those of the failed keys that given rows speak for.
+
+    A key may have failed as part of a group, by some of the columns: then the rows that have its values there do.
+    """
+    found: set[str] = set()
+    for columns in {columns_of(text) for text in failed}:
+        if set(columns) <= set(rows.column_names):
+            found.update(key_texts(distinct(rows.select(list(columns)))))
+    return found & failed
+
+
 def given_scope(run: StepRun, keys: Any) -> tuple[Scope, tuple[str, ...]]:
     """Given keys as a scope, and their texts for the record. Where keys are computed in groups, their groups."""
     shape = run.shape
     rows = key_rows(shape, keys)
-    columns = tuple(name for name in shape.group if name in rows.column_names)
+    columns = shape.group if set(shape.group) <= set(rows.column_names) else tuple(rows.column_names)
     with ExitStack() as stack:
-        groups = distinct(rows.select(list(columns or shape.group)))
+        groups = distinct(rows.select(list(columns)))
         scope = joined_scope(run.context, shape, tuple(groups.column_names), [LocalFrame(groups)], stack)
     return scope, tuple(key_texts(groups))
 
@@ -120,7 +133,7 @@ def _needed(shape: Shape, table: str) -> list[str]:
         if source.is_reference:
             needed.update(dict.fromkeys(theirs for _, theirs in source.join_keys))
             needed.update(dict.fromkeys(name for name in shape.looked_up if name in source.columns))
-        elif shape.looked_up:
+        elif shape.looked_up and source is shape.primary:
             needed.update(dict.fromkeys(source.columns))
         else:
             needed.update(dict.fromkeys(shape.group_of(source)))

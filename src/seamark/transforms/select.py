@@ -102,8 +102,11 @@ def _grouped(records: CheckedFrame, columns: Sequence[str]) -> CheckedFrame:
         rows = rows.append_column(FIRST, rows.column(LAST))
     if not names:
         return LocalFrame(rows.select([FIRST, LAST]).sort_by([(LAST, "descending")]).slice(0, 1))
-    grouped = rows.group_by(names).aggregate([(FIRST, "min"), (LAST, "max")])
-    return LocalFrame(grouped.select([*names, f"{FIRST}_min", f"{LAST}_max"]).rename_columns([*names, FIRST, LAST]))
+    # Arrow names what it makes after what it is made of, and that may be the name of a column, too: so by numbers.
+    numbered = rows.select([*names, FIRST, LAST]).rename_columns([str(place) for place in range(len(names) + 2)])
+    *keys, first, last = numbered.column_names
+    grouped = numbered.group_by(keys).aggregate([(first, "min"), (last, "max")])
+    return LocalFrame(grouped.select([*keys, f"{first}_min", f"{last}_max"]).rename_columns([*names, FIRST, LAST]))
 
 
 # --- a reference ------------------------------------------------------------------------------------------------------
@@ -222,8 +225,9 @@ def _through_references(
         frames = [_keys_of_reference(shape, source, change, versions)]
         if set(shape.keys) <= set(source.columns):
             frames.append(_images(source, change, shape.keys).select(*_key_columns(shape), LAST))
-    else:
-        raise AssertionError(f"a change in '{source.table}' concerns every key")
+    else:  # it concerns every key
+        yield _by_own_columns(shape, source, change)
+        return
     keys = reduce(DataFrame.unionByName, frames)
     yield Found(change.table, shape.keys, _grouped(SparkFrame(keys), shape.keys))
 

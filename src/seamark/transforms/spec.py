@@ -33,7 +33,7 @@ from seamark.transforms.declare import (
 from seamark.transforms.definition import Definition, FunctionText, function_text, normal_sql, require_source
 from seamark.transforms.project_files import is_project_module
 from seamark.transforms.shape import Input, Shape, make_shape
-from seamark.transforms.tracking import keys_schema, keys_table_name
+from seamark.transforms.tracking import KEY, READ_AT, keys_schema, keys_table_name
 
 log = logging.getLogger("seamark.run")
 
@@ -249,6 +249,13 @@ def _nearest(name: str, columns: Sequence[str]) -> str | None:
 
 def _keys_table(name: str, shape: Shape) -> TableSource:
     context = shape.primary.source.context
+    own = next((key for key in shape.keys if key in (KEY, READ_AT)), None)
+    if own is not None:
+        raise InvalidStep(
+            f"step '{name}': track_keys keeps a table that has a column '{own}' of its own, which is the name of a "
+            "transform key. It was not added.",
+            hint="rename the column, or leave track_keys out.",
+        )
     columns = tuple(Column(key, shape.key_types[key], True) for key in shape.keys)
     return TableSource(context, keys_table_name(name), keys_schema(columns))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -20,8 +21,8 @@ from seamark.transforms.changelist import ChangeList, KeyFrames, Recipe, is_know
 from seamark.transforms.declare import RunConfig
 from seamark.transforms.failures import failure_frame
 from seamark.transforms.fetch import read_interval
-from seamark.transforms.given import changed_rows, given_scope, key_rows
-from seamark.transforms.keys import distinct, key_texts, keys_of
+from seamark.transforms.given import changed_rows, failed_among, given_scope, key_rows
+from seamark.transforms.keys import distinct
 from seamark.transforms.pandas_worker import to_pandas
 from seamark.transforms.partial import by_processed_keys, changed_idx, changed_idx_count, part_of_changes
 from seamark.transforms.planning import plan_step
@@ -42,7 +43,7 @@ from seamark.transforms.situation import (
     watermark_to_come,
 )
 from seamark.transforms.spec import StepSpec
-from seamark.transforms.ways import by_changes, by_columns, covers_pins, through_all_keys
+from seamark.transforms.ways import by_changes, by_columns, covers_pins, scope_of, through_all_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -144,8 +145,9 @@ class Step:
             situation = self._pinned(run, config)
             failed = [entry for entry in situation.failed if keys is None or entry.key in chosen]
             for columns, texts in by_columns(run.shape, failed, run.tried).items():
-                scope, _ = given_scope(run, keys_of(texts, columns, run.shape.key_types))
-                run.do(situation, Work(scope, "retry", keys=tuple(texts)))
+                with ExitStack() as stack:
+                    scope = scope_of(run, columns, [], texts, stack)
+                    run.do(situation, Work(scope, "retry", keys=tuple(texts)))
 
         return self._run(config, "retry", work)
 
@@ -165,7 +167,7 @@ class Step:
     def _failed(self, keys: Any) -> set[str]:
         """The keys that failed, all or those of a frame, as texts."""
         failed = {entry.key for entry in self.failed_keys()}
-        return failed if keys is None else failed & set(key_texts(distinct(key_rows(self.spec.shape, keys))))
+        return failed if keys is None else failed_among(failed, key_rows(self.spec.shape, keys))
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
