@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamark.errors import BadValue, FrameMismatch
+from seamark.spark.frames import spark_frame
 from seamark.tables.convert import ValueDoesNotFit, convert_array
 from seamark.tables.frames import check_frame
 from seamark.tables.schema import declare
@@ -53,6 +54,15 @@ def test_every_row_of_a_frame_with_empty_chunks_is_taken(ds, place, verb, length
 
     assert (commit.appended, commit.corrected, commit.retracted) == (0, count, 0)
     assert [tuple(row) for row in t.rows().groupBy("v").count().collect()] == [(1, count)]
+
+
+@pytest.mark.scenario("T53")
+@pytest.mark.parametrize("lengths", [(2, 0, 1), (0, 3), (1, 0, 0, 2), (3, 0)], ids=str)
+def test_the_door_into_spark_takes_every_row_of_a_small_frame(spark, lengths):
+    rows = in_chunks(numbered(3, 1), lengths)
+    for schema in (None, declare("t", "k long, v long", "k", None).spark()):
+        found = spark_frame(spark, rows, schema)
+        assert sorted(row.k for row in found.collect()) == [0, 1, 2]
 
 
 @pytest.mark.scenario("T53")

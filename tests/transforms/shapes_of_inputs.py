@@ -111,25 +111,54 @@ def _regions(model: Model) -> Model:
 
 
 def _declare_required(ds: sm.DataStore, broken: dict[str, Any], options: dict[str, Any]) -> None:
-    def for_spark(posts: Any, stats: Any, profiles: Any, switch: Any) -> Any:
+    def for_spark(posts: Any, stats: Any, profiles: Any) -> Any:
         joined = posts.withColumn("n", checked(broken)).join(stats, "post_id", "full_outer")
         return joined.select("post_id", "n", "views")
 
-    def for_pandas(posts: Any, stats: Any, profiles: Any, switch: Any) -> Any:
+    def for_pandas(posts: Any, stats: Any, profiles: Any) -> Any:
         refuse_bad(broken, posts)
         joined = posts.astype({"n": "Int64"}).merge(stats.astype({"views": "Int64"}), on="post_id", how="outer")
         return joined[["post_id", "n", "views"]]
 
     function = for_pandas if options.get("pandas") else for_spark
     required = sm.ComputeInput("profiles", join_type="inner", join_keys={"user_id": "id"})
-    inputs = ["posts", "stats", required, sm.ComputeInput("switch", join_type="inner")]
-    ds.add(sm.BatchTransform(function, inputs, ["seen"], name="step", **options))
+    ds.add(sm.BatchTransform(function, ["posts", "stats", required], ["seen"], name="step", **options))
 
 
 def _seen(model: Model) -> Model:
     users, views = {row[0] for row in model["profiles"]}, dict(model["stats"])
-    posts = model["posts"] if model["switch"] else []
-    return {"seen": [(post, n, views.get(post)) for post, user, n in posts if user in users]}
+    return {"seen": [(post, n, views.get(post)) for post, user, n in model["posts"] if user in users]}
+
+
+def _declare_pairs(ds: sm.DataStore, broken: dict[str, Any], options: dict[str, Any]) -> None:
+    def for_spark(left: Any, right: Any, pairs: Any) -> Any:
+        return left.withColumn("n", checked(broken)).crossJoin(right).select("a", "b", "n", "m")
+
+    def for_pandas(left: Any, right: Any, pairs: Any) -> Any:
+        refuse_bad(broken, left)
+        return left.merge(right, how="cross")
+
+    function = for_pandas if options.get("pandas") else for_spark
+    inputs = ["left", "right", sm.ComputeInput("pairs", join_type="inner")]
+    given = {"name": "step", "transform_keys": ["a", "b"], **options}
+    ds.add(sm.BatchTransform(function, inputs, ["tied"], **given))
+
+
+def _tied(model: Model) -> Model:
+    left, right = dict(model["left"]), dict(model["right"])
+    return {"tied": [(a, b, left[a], right[b]) for a, b in model["pairs"] if a in left and b in right]}
+
+
+def _declare_switch(ds: sm.DataStore, broken: dict[str, Any], options: dict[str, Any]) -> None:
+    def step(posts: Any, switch: Any) -> Any:
+        return posts.withColumn("n", checked(broken)).select("post_id", "n")
+
+    inputs = ["posts", sm.ComputeInput("switch", join_type="inner")]
+    ds.add(sm.BatchTransform(step, inputs, ["copies"], **options))
+
+
+def _copies(model: Model) -> Model:
+    return {"copies": [(post, n) for post, _, n in model["posts"] if model["switch"]]}
 
 
 INPUT_SHAPES: dict[str, StepShape] = {
@@ -161,11 +190,27 @@ INPUT_SHAPES: dict[str, StepShape] = {
             "posts": POSTS,
             "stats": TableOf("post_id long, views long", 1, (IDS, (1, 2))),
             "profiles": PROFILES,
-            "switch": TableOf("name string", 1, (("on",),)),
         },
         {"seen": TableOf("post_id long, n long, views long", 1, ())},
         _declare_required,
         _seen,
         options=PANDAS,
+    ),
+    "a required pair beside its parts": StepShape(
+        {
+            "left": TableOf("a long, n long", 1, ((1, 2), NUMBERS)),
+            "right": TableOf("b long, m long", 1, ((1, 2), (1, 2))),
+            "pairs": TableOf("a long, b long", 2, ((1, 2), (1, 2))),
+        },
+        {"tied": TableOf("a long, b long, n long, m long", 2, ())},
+        _declare_pairs,
+        _tied,
+        options=PANDAS,
+    ),
+    "a required switch": StepShape(
+        {"posts": POSTS, "switch": TableOf("name string", 1, (("on",),))},
+        {"copies": TableOf("post_id long, n long", 1, ())},
+        _declare_switch,
+        _copies,
     ),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -204,6 +205,35 @@ def test_numbers_of_other_types_are_joined_by_value_both_ways(ds, rows, set_smal
     assert ds.run().steps["tell"].keys == 2
     assert rows(feed) == [(1, "a"), (2, "bb"), (3, "c")]
     assert rows(required) == [(1, "a"), (2, "bb"), (3, "c")]
+
+
+@pytest.mark.scenario("X103")
+@pytest.mark.parametrize(
+    ("wide", "narrow", "value"),
+    [("long", "int", 2**40), ("long", "decimal(10,0)", 10**12), ("decimal(12,2)", "long", Decimal("1.50"))],
+)
+def test_a_value_that_the_other_side_cannot_hold_names_no_row_of_a_base(ds, rows, wide, narrow, value):
+    """Looked up in a base as it is, it would be cut to another value, or refused."""
+    tables = {}
+    for name, mine, theirs in (("there", wide, narrow), ("back", narrow, wide)):
+        posts = ds.table(f"posts_{name}", f"post_id long, user_id {mine}", key="post_id")
+        users = ds.table(f"users_{name}", f"id {theirs}, name string", key="id")
+        feed = ds.table(f"feed_{name}", "post_id long, name string", key="post_id")
+
+        def named(posts, users):
+            return posts.join(users, posts.user_id == users.id, "left").select("post_id", "name")
+
+        ds.add(sm.BatchTransform(named, [posts, sm.JoinSpec(users, {"user_id": "id"})], [feed], name=name))
+        posts.upsert([{"post_id": n, "user_id": n} for n in (1, 2)])
+        users.upsert([{"id": n, "name": "a"} for n in (1, 2)])
+        tables[name] = (posts, users, feed)
+    ds.run(fail_fast=True)
+    ds.fold()
+    tables["there"][0].upsert([{"post_id": 1, "user_id": value}])
+    tables["back"][1].upsert([{"id": value, "name": "b"}, {"id": 2, "name": "c"}])
+    ds.run(fail_fast=True)
+    assert rows(tables["there"][2]) == [(1, None), (2, "a")]
+    assert rows(tables["back"][2]) == [(1, "a"), (2, "c")]
 
 
 @pytest.mark.scenario("X104")
