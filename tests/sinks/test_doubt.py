@@ -137,6 +137,45 @@ def test_a_block_that_is_not_there_is_sent_though_its_token_is_remembered(local_
     assert visits.standing() == {(1, 1): 1, (7, 5): 1}
 
 
+def test_every_block_that_is_said_to_be_missing_is_sent_whatever_the_target_remembers(local_visits, monkeypatch):
+    """Also where the run that sends them is stopped, and again."""
+    visits = local_visits
+    for number in range(1, 5):
+        visits.write((number, 1, 1, 0.5))
+    visits.send()
+    second = visits.store.control.index.slices("visits_log", after=None, upto=None)[1].sequence
+    visits.by_fast_supplier((7, 1, 5))
+    for after, left in ((None, {}), (second, {(1, 1): 1, (2, 1): 1}), (None, {})):
+        gone = "VisitID > 2" if left else "1"
+        visits.target.query(f"ALTER TABLE visits DELETE WHERE {gone} SETTINGS mutations_sync=2")
+        assert visits.standing() == left
+        visits.by_fast_supplier((8, 1, 5))
+        visits.sink.go_on_after(after)
+        for point in ("sink-block-sent", "sink-block-marked"):
+            stop_at(point, visits, monkeypatch)
+        visits.send()
+        assert visits.standing() == {(8, 5): 1, **{(number, 1): 1 for number in range(1, 5)}}
+
+
+def test_a_target_that_was_set_back_gets_what_came_since_though_it_remembers_its_tokens(local_visits):
+    """As by whoever brings back the rows and positions of yesterday."""
+    visits = local_visits
+    visits.write((1, 1, 1, 0.5))
+    visits.send()
+    for table in ("visits", "seamark_sink_positions"):
+        visits.target.query(f"CREATE TABLE {table}_copy AS {table}")
+        visits.target.query(f"INSERT INTO {table}_copy SELECT * FROM {table}")
+    for number in (2, 3):
+        visits.write((number, 1, 1, 0.5))
+    visits.send()
+    for table in ("visits", "seamark_sink_positions"):
+        visits.target.query(f"ALTER TABLE {table} DELETE WHERE 1 SETTINGS mutations_sync=2")
+        visits.target.query(f"INSERT INTO {table} SELECT * FROM {table}_copy")
+    visits.write((4, 1, 1, 0.5))
+    assert visits.send().blocks == 3
+    assert visits.standing() == {(number, 1): 1 for number in range(1, 5)}
+
+
 def test_a_block_that_a_chain_does_not_have_cannot_be_gone_on_after(local_visits):
     visits = local_visits
     with pytest.raises(InvalidSink, match=r"block 3 of 'visits_log', which has no blocks yet\. Nothing was changed"):
@@ -154,7 +193,7 @@ def test_a_target_that_lost_its_positions_is_told_what_it_has(local_visits):
     visits.target.query("DROP TABLE seamark_sink_positions")
     visits.forgets_its_tokens()
     visits.write((1, -1, 1, 0.5), (1, 1, 2, 0.7))
-    with pytest.raises(TargetConflict, match=r"go_on_after\(2\) goes on from there; if it is another one, .*\(None\)"):
+    with pytest.raises(TargetConflict, match=r"go_on_after\(2\) goes on from there; if it has none .*\(None\)"):
         visits.send()
     visits.sink.go_on_after(2)
     assert visits.send().blocks == 1

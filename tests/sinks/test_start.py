@@ -10,7 +10,7 @@ from seamark.control import SinkPosition
 from seamark.errors import TargetConflict
 from seamark.sinks.layout import Layout
 from seamark.sinks.start import Known, Start, decide_start
-from seamark.sinks.target import Marker, Place
+from seamark.sinks.target import Marker, Place, Trace
 
 HASHES = {3: "three", 4: "four", 7: "seven"}
 THREE, FOUR = Place(3, "three"), Place(4, "four")
@@ -35,12 +35,23 @@ def test_a_new_target_gets_everything_whatever_was_sent_before():
 @pytest.mark.parametrize("position", [None, 2, 3, 7])
 def test_the_targets_word_counts_more_than_the_control_databases(position):
     sent = None if position is None else replace(SENT, sequence=position)
-    assert decide_start(replace(IN_BETWEEN, sent=sent), HASHES.get) == Start(3)
+    start = decide_start(replace(IN_BETWEEN, sent=sent), HASHES.get)
+    assert start == Start(3, afresh=position == 7)  # set back: it may still know tokens of blocks that it lost
 
 
 def test_the_block_in_doubt_comes_next():
     assert decide_start(marked(Marker(THREE, FOUR)), HASHES.get) == Start(3, begun=FOUR)
-    assert decide_start(marked(Marker(None, THREE)), HASHES.get) == Start(None, begun=THREE)
+    first = replace(marked(Marker(None, THREE)), sent=None)
+    assert decide_start(first, HASHES.get) == Start(None, begun=THREE)
+
+
+def test_a_target_that_was_set_back_while_a_block_was_in_doubt_is_asked_about_unless_it_is_keyed():
+    back = replace(marked(Marker(THREE, FOUR)), sent=replace(SENT, sequence=7))
+    with pytest.raises(TargetConflict, match=r"sent block 4 of 'log' to there, and since then the target was set back"):
+        decide_start(back, HASHES.get)
+    assert decide_start(replace(back, layout=KEYED), HASHES.get) == Start(3, afresh=True)
+    elsewhere = replace(back, sent=replace(SENT, sequence=7, target="another place"))
+    assert decide_start(elsewhere, HASHES.get) == Start(3, begun=FOUR)
 
 
 def test_a_doubt_that_the_target_may_have_forgotten_stops_all_but_keyed_tables():
@@ -67,7 +78,11 @@ def test_without_a_marker_only_a_first_time_or_an_empty_target_is_sent_everythin
     rows_of_others = replace(FIRST_TIME, is_new=False, is_empty=False)
     assert decide_start(rows_of_others, HASHES.get) == Start(None)
     unmarked = replace(IN_BETWEEN, markers={})
-    assert decide_start(replace(unmarked, is_empty=True), HASHES.get) == Start(None, anew=True)
+    for layout in (Layout.append(), KEYED):
+        assert decide_start(replace(unmarked, layout=layout, is_empty=True), HASHES.get) == Start(None, anew=True)
+    with pytest.raises(TargetConflict, match=r"does not know of it, and is empty.*have cancelled each other.*\(None\)"):
+        decide_start(replace(unmarked, is_empty=True), HASHES.get)
+    assert decide_start(replace(unmarked, is_empty=True, sent=None), HASHES.get) == Start(None, anew=True)
     with pytest.raises(TargetConflict, match=r"up to block 3, but there does not know of it"):
         decide_start(unmarked, HASHES.get)
     assert decide_start(replace(unmarked, layout=KEYED), HASHES.get) == Start(None, anew=True)
@@ -131,7 +146,12 @@ def test_a_sink_that_was_adopted_does_not_go_on_unless_it_adopts_back():
 def test_adopting_a_sink_that_never_was_there_names_the_one_that_was():
     with pytest.raises(TargetConflict, match="sink 'old' does so already, not 'odl': up to block 4"):
         decide_start(replace(RENAMED, adopts="odl"), HASHES.get)
-    assert decide_start(replace(RENAMED, adopts="old", markers={}), HASHES.get) == Start(None)  # nothing to adopt
+    unknown = replace(RENAMED, adopts="old", markers={})
+    with pytest.raises(
+        TargetConflict, match=r"to take the place of 'old', .* nowhere that is known, but there does not"
+    ):
+        decide_start(unknown, HASHES.get)
+    assert decide_start(replace(unknown, is_empty=True), HASHES.get) == Start(None, anew=True)  # nothing to adopt
 
 
 @pytest.mark.scenario("D39")
@@ -146,6 +166,74 @@ def test_other_sinks_that_do_not_write_this_chain_are_nobodys_business(other):
     assert decide_start(replace(RENAMED, markers={"old": other}), HASHES.get) == Start(None)
 
 
+@pytest.mark.scenario("D39")
+def test_a_sink_that_was_adopted_twice_over_goes_on_with_the_last_one():
+    markers = {
+        "out": Marker(THREE, adopted_by="b"),
+        "b": Marker(FOUR, adopted_by="c"),
+        "c": Marker(Place(7, "seven")),
+    }
+    adopted = replace(IN_BETWEEN, markers=markers)
+    for adopts in (None, "b"):
+        with pytest.raises(TargetConflict, match=r"sink 'c' goes on in its place.*adopt=\"c\""):
+            decide_start(replace(adopted, adopts=adopts), HASHES.get)
+    assert decide_start(replace(adopted, adopts="c"), HASHES.get) == Start(7, adopts="c")
+    circle = replace(adopted, markers=markers | {"b": Marker(FOUR, adopted_by="out")})
+    with pytest.raises(TargetConflict, match="goes on in its place"):  # which nobody writes; and it ends
+        decide_start(circle, HASHES.get)
+
+
+# --- rows that nobody knows -------------------------------------------------------------------------------------------
+
+UNKNOWN_ROWS = replace(FIRST_TIME, is_new=False, is_empty=False)
+ELSEWHERE = SinkPosition("old", "log", 4, "another place")
+
+
+@pytest.mark.scenario("D39")
+@pytest.mark.parametrize("layout", [LOG, Layout.append()])
+def test_rows_in_the_target_of_a_new_sink_may_be_a_copy_of_what_another_one_has_sent(layout):
+    copied = replace(UNKNOWN_ROWS, layout=layout, carried=[ELSEWHERE])
+    for adopts in (None, "old"):
+        with pytest.raises(TargetConflict) as caught:
+            decide_start(replace(copied, adopts=adopts), HASHES.get)
+        assert "'old' has carried 'log' up to block 4 to another place, but there does not know" in str(caught.value)
+        assert "go_on_after(4) goes on from there" in str(caught.value)
+        assert "go_on_after(None) sends everything" in str(caught.value)
+    assert decide_start(replace(copied, is_empty=True), HASHES.get) == Start(None, anew=True)
+    assert decide_start(replace(copied, markers={"out": Marker(None)}), HASHES.get) == Start(None, anew=True)
+
+
+def test_a_keyed_target_is_filled_over_rows_only_where_they_are_known_to_be_of_this_chain():
+    keyed = replace(UNKNOWN_ROWS, layout=KEYED)
+    for known in (keyed, replace(keyed, carried=[ELSEWHERE]), replace(keyed, sent=replace(SENT, target="elsewhere"))):
+        with pytest.raises(TargetConflict, match=r"holds rows, and does not know from where.*go_on_after\(None\)"):
+            decide_start(known, HASHES.get)
+    for known in (
+        replace(keyed, is_empty=True),
+        replace(keyed, sent=SENT),
+        replace(keyed, carried=[replace(ELSEWHERE, target="there")]),
+        replace(keyed, markers={"old": Marker(THREE, adopted_by="x")}),
+        replace(keyed, markers={"out": Marker(None)}),
+    ):
+        assert decide_start(known, HASHES.get) == Start(None, anew=True)
+
+
+def test_a_keyed_target_does_not_mix_chains():
+    another = Marker(Place(3, "of another chain"))
+    keyed = replace(IN_BETWEEN, layout=KEYED)
+    mixed = replace(keyed, markers={"out": Marker(THREE), "old": another})
+    with pytest.raises(TargetConflict, match="was filled from another chain: its block 3 is of another chain"):
+        decide_start(mixed, HASHES.get)
+    shared = replace(keyed, strangers=[Trace("other", "users", "there", another)])
+    with pytest.raises(TargetConflict, match=r"sink 'other' carries 'users' there.*the older one could stay"):
+        decide_start(shared, HASHES.get)
+    for known in (mixed, shared):
+        assert decide_start(replace(known, is_empty=True), HASHES.get) == Start(None, anew=True)
+    gone = replace(keyed, strangers=[Trace("other", "users", "there", Marker(None))])
+    assert decide_start(gone, HASHES.get) == Start(3)
+    assert decide_start(replace(shared, layout=LOG), HASHES.get) == Start(3)  # each record is a row of its own there
+
+
 # --- hints ------------------------------------------------------------------------------------------------------------
 
 
@@ -158,6 +246,9 @@ def test_other_sinks_that_do_not_write_this_chain_are_nobodys_business(other):
         replace(IN_BETWEEN, markers={}),
         RENAMED,
         marked(Marker(THREE, adopted_by="new")),
+        replace(UNKNOWN_ROWS, carried=[ELSEWHERE]),
+        replace(UNKNOWN_ROWS, layout=KEYED),
+        replace(IN_BETWEEN, layout=KEYED, strangers=[Trace("other", "users", "there", Marker(THREE))]),
     ],
 )
 def test_no_way_out_destroys_what_others_have_written(known):

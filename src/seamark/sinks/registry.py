@@ -65,6 +65,13 @@ class SinkRegistry:
                 f"sink '{name}' is to take the place of '{adopts}', which is declared as well. It was not added.",
                 hint=f"leave out the declaration of '{adopts}'." if adopts != name else "leave out adopt=.",
             )
+        for sink in self.sinks.values():
+            if sink.adopts == name:
+                raise InvalidSink(
+                    f"sink '{sink.name}' is to take the place of '{name}', which is declared as well. "
+                    f"'{name}' was not added.",
+                    hint=f"leave out the declaration of '{name}', or adopt= in that of '{sink.name}'.",
+                )
 
     def sink(self, name: str) -> Sink:
         """The sink of this name."""

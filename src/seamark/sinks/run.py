@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from seamark import faults
 from seamark.control import BlockEntry, Lease, SinkBacklog, SinkPosition, TableHead
@@ -96,7 +97,12 @@ class Sink:
 
     def prepare(self) -> None:
         """Make the target's table, if there is none, before anything is sent: for others who write there as well."""
-        with self._held(), self.outlet.open(self._carried(self._context.control.index.head(self.table))):
+        head = self._context.control.index.head(self.table)
+        with self._held() as lease, self.outlet.open(self._carried(head)) as target:
+            known = self._known(target)
+            marker = known.markers.get(self.name)
+            if known.is_new or (marker is not None and not marker.places and marker.adopted_by is None):
+                self._begin_anew(lease, target, known)  # what was sent to a target that is no more waits again
             log.debug("sink '%s': %s is ready", self.name, self.where)
 
     def go_on_after(self, sequence: int | None) -> None:
@@ -117,10 +123,8 @@ class Sink:
             known = self._known(target)
             for other in sorted(writers(known, self._hash_at)):
                 self._adopt(target, other)
-            done = None if sequence is None else self._place_at(sequence)
-            left = self._blocks_after(sequence, head)
-            # The next block is named as one that may be there: a token that is remembered must not swallow it.
-            target.mark(done, Place.of(left[0]) if left else None)
+            # Afresh: what comes after is not there, and a token that is remembered must not swallow it.
+            target.mark(None if sequence is None else self._place_at(sequence), None, afresh=True)
             self._context.control.sinks.forget(lease, self.name, self.table)
             if sequence is not None:
                 self._context.control.sinks.keep(lease, self.name, self.table, sequence, self.where)
@@ -156,11 +160,9 @@ class Sink:
             if start.adopts is not None:
                 self._adopt(target, start.adopts)
             if start.anew:
-                self._begin_anew(lease, report, target)
-            emptied = known.is_empty and not known.is_new
-            # A run that was stopped may have been filling a table that somebody emptied: that goes on until one ends.
-            refilling = emptied or (start.begun is not None and self.layout.is_idempotent)
-            self._send_all(lease, report, target, head, start, on_block, refilling=refilling)
+                self._begin_anew(lease, target, known)
+                report.position = None
+            self._send_all(lease, report, target, head, start, on_block)
         self._keep(lease, report, head.sequence)
 
     @contextmanager
@@ -199,24 +201,44 @@ class Sink:
             is_empty=target.is_new or target.is_empty(),
             markers=target.markers(),
             adopts=self.adopts,
+            strangers=target.strangers(),
+            carried=self._carried_by_others(target),
         )
 
     def _sent(self) -> SinkPosition | None:
-        """How far the sink has carried records, or None while no block behind it has any.
+        """How far the sink has carried records, or None while no block behind it has any."""
+        return next(iter(self._with_records(self._context.control.sinks.find(self.name, self.table))), None)
+
+    def _carried_by_others(self, target: Target) -> list[SinkPosition]:
+        """How far others have carried this table, wherever to; and this sink, to other tables beside the target."""
+        kept = [
+            each for each in self._context.control.sinks.all() if each.table == self.table and each.sink != self.name
+        ]
+        places = [(trace, place) for trace in target.elsewhere() for place in trace.marker.places]
+        known = [
+            SinkPosition(trace.sink, self.table, place.sequence, trace.target)
+            for trace, place in places
+            if self._hash_at(place.sequence) == place.hash  # else it is another project's table of this name
+        ]
+        return [*self._with_records(*kept), *known]
+
+    def _with_records(self, *kept: SinkPosition | None) -> list[SinkPosition]:
+        """Positions up to the last block with records; without those that have none.
 
         A position alone does not show that anything was sent: blocks without records move it, and leave no marker.
         """
-        kept = self._context.control.sinks.find(self.name, self.table)
-        return None if kept is None or self._place_at(kept.sequence) is None else kept
+        placed = [(each, self._place_at(each.sequence)) for each in kept if each is not None]
+        return [replace(each, sequence=place.sequence) for each, place in placed if place is not None]
 
-    def _begin_anew(self, lease: Lease, report: SinkReport, target: Target) -> None:
+    def _begin_anew(self, lease: Lease, target: Target, known: Known) -> None:
         """Forget what was sent to a target that is no more, before anything goes to the new one.
 
         The control database first: killed in between, the next run looks at the target again.
         """
         self._context.control.sinks.forget(lease, self.name, self.table)
-        report.position = None
-        target.mark(None, None)
+        if known.is_empty and self.layout.is_idempotent:
+            target.void()  # what others have sent to a table that was emptied is gone as well
+        target.mark(None, None, afresh=True)
 
     def _send_all(
         self,
@@ -226,18 +248,17 @@ class Sink:
         head: TableHead,
         start: Start,
         on_block: OnSent,
-        *,
-        refilling: bool,
     ) -> None:
-        """Send the blocks that are left. A table that somebody emptied may still know the tokens of what it had."""
+        """Send the blocks that are left."""
         blocks = self._blocks_after(start.after, head)
         if blocks and start.begun != Place.of(blocks[0]):  # else the older mark counts: it knows when the sending began
-            target.mark(None if start.after is None else self._place_at(start.after), Place.of(blocks[0]))
+            done = None if start.after is None else self._place_at(start.after)
+            target.mark(done, Place.of(blocks[0]), afresh=start.afresh)
         data = self._context.files(self.table).data
         for number, block in enumerate(blocks, 1):
             assert block.slice_hash is not None, "a block with offsets has a slice"
             faults.reached("sink-block-read")
-            target.send(block, data.path(block.slice_hash), in_doubt=refilling or start.begun == Place.of(block))
+            target.send(block, data.path(block.slice_hash), in_doubt=start.begun == Place.of(block))
             faults.reached("sink-block-sent")
             # The next block is named before it is sent: if its insert is the last to get through, the next run knows
             # which block to ask about.

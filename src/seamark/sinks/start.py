@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from seamark.control import SinkPosition
 from seamark.errors import TargetConflict
-from seamark.sinks.layout import Layout
-from seamark.sinks.target import Marker, Place
+from seamark.sinks.layout import Layout, Shape
+from seamark.sinks.target import Marker, Place, Trace
 
 HashAt = Callable[[int], str | None]
 """The hash of the chain's block with a sequence, or None if there is none."""
@@ -19,13 +19,15 @@ class Start:
     """Send what comes after `after` (None: everything).
 
     `anew` says that the target is filled from the beginning; `begun` is the block that an earlier run began to send;
-    `adopts` is the sink whose place is taken first.
+    `adopts` is the sink whose place is taken first. `afresh` says that the target may take blocks for such as it has,
+    and does not have them any more.
     """
 
     after: int | None
     anew: bool = False
     begun: Place | None = None
     adopts: str | None = None
+    afresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,13 @@ class Known:
     is_empty: bool
     markers: Mapping[str, Marker] = field(default_factory=dict)  # the target's, of this sink and of others
     adopts: str | None = None  # the sink whose place this one was told to take
+    strangers: Sequence[Trace] = ()  # the sinks that have carried other tables to this target
+    carried: Sequence[SinkPosition] = ()  # how far others have carried this very table, wherever to
+
+    @property
+    def is_sent_here(self) -> bool:
+        """Whether this sink has sent records to this target, as far as the control database knows."""
+        return self.sent is not None and self.sent.is_in(self.where)
 
 
 def decide_start(known: Known, hash_at: HashAt) -> Start:
@@ -52,17 +61,34 @@ def decide_start(known: Known, hash_at: HashAt) -> Start:
     """
     if known.is_new:
         return Start(None, anew=True)
+    if known.layout.is_idempotent and not known.is_empty:
+        _refuse_rows_of_others(known, hash_at)
     adopts = adopted(known, hash_at)
     marker = known.markers.get(adopts or known.sink)
-    if marker is None or not marker.places:
-        return _without_marker(known, marker)
     if known.is_empty and known.layout.is_idempotent:
-        return Start(None, anew=True, adopts=adopts)  # somebody emptied it
+        return Start(None, anew=True, adopts=adopts)  # nothing was sent yet, or somebody emptied it
+    if marker is None or not marker.places:
+        return _without_marker(known, marker, hash_at)
     for place in marker.places:
         _refuse_another_chain(known, place, hash_at)
+    return replace(_after(known, marker), adopts=adopts)
+
+
+def _after(known: Known, marker: Marker) -> Start:
+    done = None if marker.done is None else marker.done.sequence
+    if known.is_sent_here and known.sent is not None and known.sent.sequence > (-1 if done is None else done):
+        # The target was set back, to a copy perhaps: it may know blocks still that it does not have any more.
+        if marker.doubt is None or known.layout.is_idempotent:
+            return Start(done, afresh=True)
+        raise _doubt_too_old(known, marker, "and since then the target was set back to where it was before")
     if marker.doubt is not None and not marker.is_covered and not known.layout.is_idempotent:
-        raise _doubt_too_old(known, marker.done, marker.doubt)
-    return Start(None if marker.done is None else marker.done.sequence, begun=marker.doubt, adopts=adopts)
+        raise _doubt_too_old(
+            known,
+            marker,
+            "and since then so much was inserted or changed there that it would no longer be noticed if the block came "
+            "twice",
+        )
+    return Start(done, begun=marker.doubt)
 
 
 # --- other sinks ------------------------------------------------------------------------------------------------------
@@ -73,10 +99,7 @@ def writers(known: Known, hash_at: HashAt) -> dict[str, Marker]:
     return {
         name: marker
         for name, marker in known.markers.items()
-        if name != known.sink
-        and marker.adopted_by is None
-        and marker.places
-        and all(hash_at(place.sequence) == place.hash for place in marker.places)
+        if name != known.sink and marker.adopted_by is None and _is_of_chain(marker, hash_at)
     }
 
 
@@ -86,16 +109,17 @@ def adopted(known: Known, hash_at: HashAt) -> str | None:
     `TargetConflict` where another sink has sent the same records: sent again under another name they would count twice.
     """
     mine, others = known.markers.get(known.sink), writers(known, hash_at)
-    if mine is not None and mine.adopted_by is not None and mine.adopted_by != known.adopts:
-        raise TargetConflict(
-            f"sink '{known.sink}' has carried '{known.table}' to {known.where}, and sink '{mine.adopted_by}' goes on "
-            "in its place. Nothing was sent.",
-            hint=f"take this one out of the program, or go on under this name with {_adopt(mine.adopted_by)}.",
-        )
     if mine is not None and mine.places and mine.adopted_by is None:
         return None  # adopting was done in an earlier run
     if known.adopts in others:
         return known.adopts
+    if mine is not None and mine.adopted_by is not None:
+        last = _last_adopter(known, mine.adopted_by)
+        raise TargetConflict(
+            f"sink '{known.sink}' has carried '{known.table}' to {known.where}, and sink '{last}' goes on in its "
+            "place. Nothing was sent.",
+            hint=f"take this one out of the program, or go on under this name with {_adopt(last)}.",
+        )
     if not others or (known.layout.is_idempotent and known.adopts is None):
         return None  # nobody was here before; or everything may be sent again
     first = min(others)
@@ -106,6 +130,16 @@ def adopted(known: Known, hash_at: HashAt) -> str | None:
         hint=f"if it is the same sink under another name, go on from its position with {_adopt(first)}; "
         f'else give this one a target of its own, or the old name, name="{first}".',
     )
+
+
+def _last_adopter(known: Known, sink: str) -> str:
+    """The sink that goes on now, where one that has adopted another was adopted itself."""
+    met = {known.sink}
+    while sink not in met:
+        met.add(sink)
+        marker = known.markers.get(sink)
+        sink = marker.adopted_by if marker is not None and marker.adopted_by is not None else sink
+    return sink
 
 
 def _adopt(sink: str) -> str:
@@ -119,18 +153,73 @@ def _sequence(marker: Marker) -> int:
 # --- this sink --------------------------------------------------------------------------------------------------------
 
 
-def _without_marker(known: Known, marker: Marker | None) -> Start:
-    if marker is not None or known.is_empty or known.layout.is_idempotent:
+def _without_marker(known: Known, marker: Marker | None, hash_at: HashAt) -> Start:
+    """Everything, where nothing of it can be there, or where it does no harm if it is.
+
+    Rows that nobody knows of may be this table's own: in a copy of another target, or in one that was renamed.
+    """
+    if marker is not None:
         return Start(None, anew=True)  # a marker without a block says that nothing was sent
-    if known.sent is None:
+    if known.layout.is_idempotent:
+        return _over_own_rows(known, hash_at)
+    if known.is_empty:
+        if known.is_sent_here and known.layout.shape is Shape.DIFF:
+            raise _unknown_rows(known, "is empty", "they may have been there and have cancelled each other")
+        return Start(None, anew=True)
+    if known.sent is None and known.adopts is None and not known.carried:
         return Start(None)  # its first run: the rows that are there are somebody else's, such as a fast supplier's
-    last, elsewhere = known.sent.sequence, "" if known.sent.is_in(known.where) else f" to {known.sent.target}"
+    raise _unknown_rows(known, "holds rows", "they may be the same ones")
+
+
+def _over_own_rows(known: Known, hash_at: HashAt) -> Start:
+    """Everything over rows of the same chain. Over others' it would leave the newer one of two that are not related."""
+    is_own = known.is_sent_here or any(each.is_in(known.where) for each in known.carried)
+    if is_own or any(_is_of_chain(marker, hash_at) for marker in known.markers.values()):
+        return Start(None, anew=True)
     raise TargetConflict(
-        f"sink '{known.sink}' has carried '{known.table}' up to block {last}{elsewhere}, but {known.where} does not "
-        "know of it, and holds rows. Nothing was sent: they may be the same ones.",
-        hint=f"if this is the target that has them, {_say(known.sink, last)} goes on from there; "
-        f"if it is another one, {_say(known.sink, None)} sends everything.",
+        f"sink '{known.sink}' is to carry '{known.table}' to {known.where}, which holds rows, and does not know from "
+        "where. Nothing was sent: rows of another origin could stay in front of newer ones.",
+        hint=f"if they are rows of '{known.table}', in a copy perhaps, {_say(known.sink, None)} sends everything over "
+        "them; if not, give the sink a table of its own with another table=.",
     )
+
+
+def _unknown_rows(known: Known, what: str, why: str) -> TargetConflict:
+    """What a sink is stopped with before a target of which nobody knows what it has of the chain."""
+    before = known.sent or next((each for each in known.carried if each.sink == known.adopts), None)
+    before = before or max(known.carried, key=lambda each: each.sequence, default=None)
+    if before is None:
+        done = f"is to take the place of '{known.adopts}', which has carried '{known.table}' nowhere that is known"
+        here = f"{_say(known.sink, '…')} with the last block that it has"
+    else:
+        elsewhere = "" if before.is_in(known.where) else f" to {before.target}"
+        carried = f"has carried '{known.table}' up to block {before.sequence}{elsewhere}"
+        done = carried if before.sink == known.sink else f"goes there for the first time, and '{before.sink}' {carried}"
+        here = _say(known.sink, before.sequence)
+    return TargetConflict(
+        f"sink '{known.sink}' {done}, but {known.where} does not know of it, and {what}. Nothing was sent: {why}.",
+        hint=f"if this is the target that has them, or a copy of it, {here} goes on from there; "
+        f"if it has none of them, {_say(known.sink, None)} sends everything.",
+    )
+
+
+def _is_of_chain(marker: Marker, hash_at: HashAt) -> bool:
+    return bool(marker.places) and all(hash_at(place.sequence) == place.hash for place in marker.places)
+
+
+def _refuse_rows_of_others(known: Known, hash_at: HashAt) -> None:
+    """Refuse to mix chains where one row per key stands: each counts its records for itself, so a stale one may win."""
+    for stranger in known.strangers:
+        if stranger.marker.places:
+            raise TargetConflict(
+                f"sink '{known.sink}' is to carry '{known.table}' to {known.where}, and sink '{stranger.sink}' carries "
+                f"'{stranger.table}' there. Nothing was sent: of two rows with one key the older one could stay.",
+                hint="give the sink a table of its own with another table=; a step before it, or a view in the target, "
+                "can bring both together.",
+            )
+    for name, marker in known.markers.items():
+        for place in marker.places if name != known.sink else ():
+            _refuse_another_chain(known, place, hash_at)
 
 
 def _refuse_another_chain(known: Known, place: Place, hash_at: HashAt) -> None:
@@ -144,16 +233,16 @@ def _refuse_another_chain(known: Known, place: Place, hash_at: HashAt) -> None:
         )
 
 
-def _doubt_too_old(known: Known, done: Place | None, doubt: Place) -> TargetConflict:
+def _doubt_too_old(known: Known, marker: Marker, why: str) -> TargetConflict:
+    assert marker.doubt is not None, "there is a doubt"
     return TargetConflict(
-        f"sink '{known.sink}' was stopped while it sent block {doubt.sequence} of '{known.table}' to {known.where}, "
-        "and since then so much was inserted or changed there that it would no longer be noticed if the block came "
-        "twice. Nothing was sent.",
+        f"sink '{known.sink}' was stopped while it sent block {marker.doubt.sequence} of '{known.table}' to "
+        f"{known.where}, {why}. Nothing was sent.",
         hint="look whether the block's records are there: if they are, "
-        f"{_say(known.sink, doubt.sequence)} goes on after it; if they are not, "
-        f"{_say(known.sink, done.sequence if done else None)} sends it.",
+        f"{_say(known.sink, marker.doubt.sequence)} goes on after it; if they are not, "
+        f"{_say(known.sink, marker.done.sequence if marker.done else None)} sends it.",
     )
 
 
-def _say(sink: str, sequence: int | None) -> str:
+def _say(sink: str, sequence: int | str | None) -> str:
     return f"ds.sinks()[{sink!r}].go_on_after({sequence})"

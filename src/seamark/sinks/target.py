@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +69,16 @@ class Carried:
     layout: Layout
 
 
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What a target's system remembers of a sink that carries another table here, or this table to another place."""
+
+    sink: str
+    table: str
+    target: str  # as it may be shown
+    marker: Marker
+
+
 class Target(Protocol):
     """An open target."""
 
@@ -82,8 +92,21 @@ class Target(Protocol):
     def markers(self) -> Mapping[str, Marker]:
         """What the target remembers of each sink that has carried this table here, by name."""
 
-    def mark(self, done: Place | None, doubt: Place | None) -> None:
-        """Let the target remember how far it is, and what is about to be sent."""
+    def strangers(self) -> Sequence[Trace]:
+        """What is remembered of sinks that have carried other tables to this target."""
+
+    def elsewhere(self) -> Sequence[Trace]:
+        """What is remembered of sinks that have carried a table of this name to other targets of the same system."""
+
+    def mark(self, done: Place | None, doubt: Place | None, *, afresh: bool = False) -> None:
+        """Let the target remember how far it is, and what is about to be sent.
+
+        `afresh` says that it may take blocks for such as it has, and does not have them (any more): from now on all
+        blocks of this sink count, each once, whatever was sent before.
+        """
+
+    def void(self) -> None:
+        """Let the target, which holds no row, remember that it has nothing of any sink."""
 
     def adopt(self, sink: str) -> None:
         """Go on in another sink's place, from where it was, all or nothing: it must not go on then."""

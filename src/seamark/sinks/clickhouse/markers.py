@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
+
 from seamark.sinks.clickhouse.connection import Connection, Row
 from seamark.sinks.clickhouse.ddl import ask_columns, newest_insert
 from seamark.sinks.clickhouse.types import quoted, text
-from seamark.sinks.target import Marker, Place
+from seamark.sinks.target import Marker, Place, Trace
 
 MARKERS = "seamark_sink_positions"
 
@@ -13,6 +15,7 @@ MARKERS = "seamark_sink_positions"
 # ClickHouse has no transaction for both: so the marker is written before the insert as well, and names the block that
 # may or may not be there. `inserts` is the number of the newest insert at that time: whether the table still remembers
 # the block's token can be told by how many came since. `adopted_by` names the sink that goes on in this one's place.
+# `suffix` ends the tokens of this sink's blocks: with a new one the table takes them for blocks that it never had.
 _COLUMNS = {
     "sink": "String",
     "table_name": "String",
@@ -25,6 +28,7 @@ _COLUMNS = {
     "written": "UInt64",
     "at": "DateTime64(3, 'UTC')",
     "adopted_by": "String",
+    "suffix": "String",
 }
 _NAMES = ", ".join(_COLUMNS)
 _NONE = Place(-1, "")
@@ -38,10 +42,12 @@ class Markers:
         self._database = database
         self._table = f"{quoted(database)}.{quoted(MARKERS)}"
         self._sink = sink
+        self._carried = table
         self._target = target
-        self._ours = f"table_name = {text(table)} AND target = {text(target)}"
+        self._asked = f"table_name = {text(table)} OR target = {text(target)}"
         self._names = f"{text(sink)}, {text(table)}, {text(target)}"
         self._rows: dict[str, Row] = {}  # the newest row of each sink, as it was read or written
+        self._others: list[Row] = []  # of other tables in this target, and of this table in others
 
     def prepare(self) -> None:
         """Make the table of markers where there is none, and the columns that an earlier version did not have."""
@@ -61,10 +67,25 @@ class Markers:
         rows = self._connection.query(
             f"SELECT {_NAMES}, toUnixTimestamp64Milli(at) AS millis, dateDiff('second', at, now64(3, 'UTC')) AS age, "
             f"{newest} AS newest FROM {self._table} "
-            f"WHERE {self._ours} ORDER BY sink, written DESC, sequence DESC LIMIT 1 BY sink"
+            f"WHERE {self._asked} ORDER BY sink, written DESC, sequence DESC LIMIT 1 BY sink, table_name, target"
         )
-        self._rows = {row["sink"]: row for row in rows}
-        return {row["sink"]: _marker(row, *window) for row in rows}
+        ours = (self._carried, self._target)
+        self._rows = {row["sink"]: row for row in rows if (row["table_name"], row["target"]) == ours}
+        self._others = [row for row in rows if (row["table_name"], row["target"]) != ours]
+        return {row["sink"]: _marker(row, *window) for row in self._rows.values()}
+
+    def strangers(self) -> list[Trace]:
+        """The sinks that have carried other tables to this target, as they were read."""
+        return [_trace(row) for row in self._others if row["target"] == self._target]
+
+    def elsewhere(self) -> list[Trace]:
+        """The sinks that have carried a table of this name to other targets of this database, as they were read."""
+        return [_trace(row) for row in self._others if row["target"] != self._target]
+
+    def token(self, block_hash: str) -> str:
+        """What the table is to know a block of this sink by."""
+        row = self._rows.get(self._sink)
+        return f"{block_hash}-{row['suffix']}" if row is not None and row["suffix"] else block_hash
 
     @property
     def doubt_inserts(self) -> int:
@@ -72,14 +93,15 @@ class Markers:
         row = self._rows.get(self._sink)
         return 0 if row is None else int(row["inserts"])
 
-    def write(self, done: Place | None, doubt: Place | None, *, replicated: bool) -> None:
-        """Let the target remember how far this sink is, and what is about to be sent."""
+    def write(self, done: Place | None, doubt: Place | None, *, replicated: bool, afresh: bool = False) -> None:
+        """Let the target remember how far this sink is, and what is about to be sent; `afresh` under new tokens."""
         done, doubt = done or _NONE, doubt or _NONE
-        written = self._written(self._sink) + 1
+        row = self._rows.get(self._sink, {"inserts": 0, "suffix": ""})
+        written, suffix = self._written(self._sink) + 1, secrets.token_hex(4) if afresh else row["suffix"]
         inserts = newest_insert(self._database, self._target, replicated=replicated)
         values = f"{done.sequence}, {text(done.hash)}, {doubt.sequence}, {text(doubt.hash)}, {inserts}, {written}"
-        self._insert(f"SELECT {self._names}, {values}, now64(3, 'UTC'), ''")
-        self._rows[self._sink] = {**self._rows.get(self._sink, {"inserts": 0}), "written": written}
+        self._insert(f"SELECT {self._names}, {values}, now64(3, 'UTC'), '', {text(suffix)}")
+        self._rows[self._sink] = {**row, "written": written, "suffix": suffix}
 
     def adopt(self, other: str) -> None:
         """Go on in another sink's place, from where it was: its marker becomes this sink's, and the marker says so.
@@ -90,6 +112,7 @@ class Markers:
         values = [str(row["sequence"]), text(row["block_hash"]), str(row["doubt_sequence"]), text(row["doubt_hash"])]
         values += [str(row["inserts"]), f"if(is_new, {written}, {row['written'] + 1})"]
         values += [f"fromUnixTimestamp64Milli(toInt64({row['millis']}), 'UTC')", f"if(is_new, '', {text(self._sink)})"]
+        values += [text(row["suffix"])]
         sink = f"if(is_new, {text(self._sink)}, {text(other)})"
         names = self._names.removeprefix(text(self._sink))
         self._insert(f"SELECT {sink}{names}, {', '.join(values)} FROM (SELECT arrayJoin([true, false]) AS is_new)")
@@ -97,11 +120,13 @@ class Markers:
         self._rows[other] = {**row, "written": row["written"] + 1, "adopted_by": self._sink}
 
     def void(self) -> None:
-        """Forget what any sink has sent to this target, whatever the table: a new one takes the target's place."""
+        """Forget what any sink has sent to this target, whatever the table: it holds nothing, or is a new one."""
         self._insert(
-            "SELECT sink, table_name, target, -1, '', -1, '', 0, max(written) + 1, now64(3, 'UTC'), '' "
+            "SELECT sink, table_name, target, -1, '', -1, '', 0, max(written) + 1, now64(3, 'UTC'), '', '' "
             f"FROM {self._table} WHERE target = {text(self._target)} GROUP BY sink, table_name, target"
         )
+        for row in self._rows.values():
+            row["written"] += 1
 
     def _written(self, sink: str) -> int:
         row = self._rows.get(sink)
@@ -118,6 +143,11 @@ def _marker(row: Row, most: int, seconds: int | None) -> Marker:
         is_covered=row["newest"] - row["inserts"] < most and (seconds is None or row["age"] < seconds),
         adopted_by=row["adopted_by"] or None,
     )
+
+
+def _trace(row: Row) -> Trace:
+    marker = Marker(_place(row["sequence"], row["block_hash"]), _place(row["doubt_sequence"], row["doubt_hash"]))
+    return Trace(row["sink"], row["table_name"], f"table '{row['target']}' of the same database", marker)
 
 
 def _place(sequence: int, block_hash: str) -> Place | None:

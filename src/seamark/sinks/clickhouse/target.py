@@ -30,7 +30,7 @@ from seamark.sinks.clickhouse.markers import Markers
 from seamark.sinks.clickhouse.search import BlockSearch
 from seamark.sinks.clickhouse.types import quoted, text
 from seamark.sinks.clickhouse.values import SliceCheck
-from seamark.sinks.target import Carried, Marker, Place
+from seamark.sinks.target import Carried, Marker, Place, Trace
 
 _MOST_TOKENS = 3
 
@@ -152,11 +152,23 @@ class ClickHouseTarget:
             return found
         return {sink: replace(marker, is_covered=False) for sink, marker in found.items()}
 
-    def mark(self, done: Place | None, doubt: Place | None) -> None:
-        """Let the target remember how far it is, and what is about to be sent."""
+    def strangers(self) -> list[Trace]:
+        """What is remembered of sinks that have carried other tables here, as of the last look at the markers."""
+        return self._markers.strangers()
+
+    def elsewhere(self) -> list[Trace]:
+        """What is remembered of sinks that have carried a table of this name to other tables of this database."""
+        return self._markers.elsewhere()
+
+    def mark(self, done: Place | None, doubt: Place | None, *, afresh: bool = False) -> None:
+        """Let the target remember how far it is, and what is about to be sent; `afresh`: under tokens it never had."""
         if self._to_set:
             self._set_memory()
-        self._markers.write(done, doubt, replicated=self._is_replicated)
+        self._markers.write(done, doubt, replicated=self._is_replicated, afresh=afresh)
+
+    def void(self) -> None:
+        """Let the target, which holds no row, remember that it has nothing of any sink."""
+        self._markers.void()
 
     def adopt(self, sink: str) -> None:
         """Go on in another sink's place, from where it was."""
@@ -165,9 +177,9 @@ class ClickHouseTarget:
     # --- sending ------------------------------------------------------------------------------------------------------
 
     def send(self, block: BlockEntry, slice_path: Path, *, in_doubt: bool) -> None:
-        """Insert a block's records as one insert, whose token is the block's hash."""
+        """Insert a block's records as one insert, whose token is made of the block's hash."""
         self._check(slice_path, block.sequence)
-        self._insert(block.hash, slice_path)
+        self._insert(self._markers.token(block.hash), slice_path)
         if in_doubt and not self._is_replicated:  # replicated tables get a token and its part in one step
             self._see_that_it_is_there(block, slice_path)
 
@@ -185,11 +197,11 @@ class ClickHouseTarget:
         for attempt in range(1, _MOST_TOKENS + 1):
             if search.finds(block, slice_path):
                 return
-            self._insert(f"{block.hash}-{attempt}", slice_path)
+            self._insert(f"{self._markers.token(block.hash)}-{attempt}", slice_path)
         if not search.finds(block, slice_path):
             raise SinkError(
                 f"{self._who}: {self._where} says that it has block {block.sequence} of '{self._carried.table}', but "
                 "its rows are not there. The sink stays before it.",
                 hint=f"look whether they are: if so, ds.sinks()[{self._carried.sink!r}].go_on_after({block.sequence}) "
-                "tells the sink.",
+                "tells the sink; if not, the same with the block before it sends them under a token of their own.",
             )
