@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import seamark as sm
-from seamark.errors import UnfitValue
-from seamark.sinks.clickhouse.types import SIMPLE, clickhouse_type, fits, range_of
+from seamark.errors import TargetMismatch, UnfitValue
+from seamark.sinks.clickhouse.types import SIMPLE, clickhouse_type, fits, range_of, shifts
 from seamark.tables import types as table_types
 
 FIRST, LAST = datetime(1900, 1, 1), datetime(2299, 12, 31, 23, 59, 59, 999999)
@@ -218,6 +218,59 @@ def test_a_column_that_holds_all_our_values_fits(ours, theirs):
 )
 def test_a_column_that_might_lose_something_does_not_fit(ours, theirs):
     assert not fits(ours, theirs)
+
+
+NOON = {
+    "date": date(2026, 7, 1),
+    "timestamp": datetime(2026, 7, 1, 12, tzinfo=UTC),
+    "timestamp_ntz": datetime(2026, 7, 1, 12),
+}
+
+
+@pytest.mark.parametrize(
+    ("declared", "theirs", "shown"),
+    [
+        ("timestamp_ntz", "DateTime64(6, 'UTC')", "2026-07-01 12:00:00.000000"),
+        ("timestamp_ntz", "DateTime64(7, 'Etc/UTC')", "2026-07-01 12:00:00.0000000"),
+        ("timestamp_ntz", "DateTime64(6, 'Europe/Berlin')", None),
+        ("timestamp_ntz", "DateTime64(6, 'Europe/London')", None),
+        ("timestamp_ntz", "DateTime('UTC')", None),
+        ("timestamp_ntz", "Date32", None),
+        ("timestamp", "DateTime64(6, 'Europe/Berlin')", "2026-07-01 14:00:00.000000"),
+        ("timestamp", "DateTime64(6)", "2026-07-01 12:00:00.000000"),
+        ("timestamp", "DateTime", None),
+        ("timestamp", "Date32", None),
+        ("date", "Date32", "2026-07-01"),
+        ("date", "Date", None),
+        ("date", "DateTime64(6, 'UTC')", None),
+        ("date", "DateTime64(6, 'Europe/Berlin')", None),
+    ],
+)
+def test_times_are_shown_in_a_column_that_somebody_else_made_as_they_are_or_refused(dry, url, declared, theirs, shown):
+    table = dry.table("times", f"v {declared} not null")
+    target = sm.ClickHouseSink(url, table="copy")
+    target.query(f"CREATE TABLE copy (v {theirs}) ENGINE = MergeTree ORDER BY v")
+    dry.sink("times", target, name="out")
+    table.append(pa.table({"v": pa.array([NOON[declared]], table.schema.column("v").type)}))
+    error = dry.run().sinks["out"].error
+    assert (error is None) is (shown is not None), error
+    assert error is None or (isinstance(error, TargetMismatch) and f"has column 'v' as {theirs}, which" in str(error))
+    assert [row["v"] for row in target.query("SELECT toString(v) AS v FROM copy")] == ([shown] if shown else [])
+
+
+@pytest.mark.parametrize(
+    ("theirs", "zone", "shifted"),
+    [
+        ("DateTime64(6)", "UTC", False),
+        ("Nullable(DateTime64(6))", "Etc/UTC", False),
+        ("Nullable(DateTime64(6))", "Europe/Berlin", True),
+        ("DateTime64(6, 'Etc/Zulu')", "Europe/Berlin", False),
+        ("Nullable(DateTime64(6, 'Europe/Berlin'))", "UTC", True),
+        ("DateTime64(6, 'Etc/GMT-1')", "UTC", True),
+    ],
+)
+def test_the_zone_of_the_server_counts_for_a_column_without_one(theirs, zone, shifted):
+    assert shifts(theirs, zone) is shifted
 
 
 @pytest.mark.scenario("D38")

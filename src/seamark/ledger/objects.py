@@ -50,18 +50,21 @@ class Objects:
             raise ObjectChanged(self.kind, name, str(self.folder))
         return data
 
-    def require_intact(self, name: str) -> None:
-        """The same without holding them, for whoever opens the file itself: pyarrow ends the whole process, without an
-        exception, at some Parquet files with a damaged byte. A file that was looked at is not looked at again until
-        it is written to."""
+    def intact(self, name: str) -> Path:
+        """Where an object lies whose bytes are those that its name stands for; `ObjectMissing` or `ObjectChanged`.
+
+        For whoever hands the file to a reader that trusts it: pyarrow ends the whole process, without an exception, at
+        some Parquet files with a damaged byte. A file is not looked at again until it is written to.
+        """
+        path = self.path(name)
         try:
-            found = self.path(name).stat()
+            found = path.stat()
+            _require_hash(path, name, found.st_size, found.st_mtime_ns)
         except FileNotFoundError:
             raise ObjectMissing(self.kind, name, str(self.folder)) from None
-        try:
-            _require_hash(self.path(name), name, found.st_size, found.st_mtime_ns)
         except _AnotherHash:
             raise ObjectChanged(self.kind, name, str(self.folder)) from None
+        return path
 
     def has(self, name: str) -> bool:
         """Whether the object is there."""
@@ -85,9 +88,8 @@ class _AnotherHash(Exception):
 @lru_cache(maxsize=10_000)
 def _require_hash(path: Path, name: str, _size: int, _written: int) -> None:
     """Look at a file's bytes; what is right is looked at again when its size or time of writing changes."""
-    with path.open("rb") as file:
-        if object_name(hashlib.file_digest(file, hashlib.sha3_256).digest()) != name:
-            raise _AnotherHash
+    if file_hash(path) != name:
+        raise _AnotherHash
 
 
 class PendingFile:

@@ -258,7 +258,7 @@ class Sink:
         for number, block in enumerate(blocks, 1):
             assert block.slice_hash is not None, "a block with offsets has a slice"
             faults.reached("sink-block-read")
-            target.send(block, data.path(block.slice_hash), in_doubt=start.begun == Place.of(block))
+            target.send(block, data.intact(block.slice_hash), in_doubt=start.begun == Place.of(block))
             faults.reached("sink-block-sent")
             # The next block is named before it is sent: if its insert is the last to get through, the next run knows
             # which block to ask about.

@@ -46,7 +46,7 @@ def _read_slice(source: TableSource, block: BlockEntry, wanted: pa.Schema, most:
     if _size(path) > small.SMALL_BYTES:
         return None
     try:
-        data.require_intact(block.slice_hash or "")
+        data.intact(block.slice_hash or "")
         found = _read_at_most(str(path), wanted.names, most)
     except FileNotFoundError:
         raise ObjectMissing("data", block.slice_hash or "", str(data.folder)) from None

@@ -6,10 +6,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from seamark.errors import TargetMismatch
 from seamark.sinks.clickhouse.connection import Row
 from seamark.sinks.clickhouse.insert import DELETED, OFFSET
-from seamark.sinks.clickhouse.types import clickhouse_type, fits, quoted, range_of, text
+from seamark.sinks.clickhouse.types import clickhouse_type, fits, quoted, range_of, shifts, text
 from seamark.sinks.layout import Shape
 from seamark.sinks.target import Carried
 
@@ -35,6 +37,7 @@ class TargetColumn:
 
     name: str
     type: str
+    is_wall_clock: bool = False  # a time without a zone
 
     @property
     def sql(self) -> str:
@@ -53,6 +56,7 @@ class Standing:
     ordered_by: tuple[str, ...] = ()  # the columns inside the sorting key
     partition_key: str = ""
     partitioned_by: tuple[str, ...] = ()  # the columns inside the partition key
+    zone: str = "UTC"  # the server's, which counts for columns without one
 
     @property
     def is_replicated(self) -> bool:
@@ -78,7 +82,11 @@ def columns_of(carried: Carried) -> list[TargetColumn]:
     """The columns that the target must have, in order."""
     required = carried.layout.required
     columns = [
-        TargetColumn(c.name, clickhouse_type(c.type, nullable=c.nullable and c.name not in required))
+        TargetColumn(
+            c.name,
+            clickhouse_type(c.type, nullable=c.nullable and c.name not in required),
+            is_wall_clock=pa.types.is_timestamp(c.type) and c.type.tz is None,
+        )
         for c in carried.schema.columns
     ]
     if carried.layout.shape is Shape.KEYED:
@@ -125,7 +133,7 @@ def _order(carried: Carried) -> str:
 def ask_table(database: str, table: str) -> str:
     """The question whether a table stands, and what it is."""
     return (
-        "SELECT engine, engine_full, sorting_key, partition_key FROM system.tables "
+        "SELECT engine, engine_full, sorting_key, partition_key, timezone() AS zone FROM system.tables "
         f"WHERE database = {text(database)} AND name = {text(table)}"
     )
 
@@ -152,6 +160,7 @@ def standing(found: Sequence[Row], columns: Sequence[Row]) -> Standing | None:
         ordered_by=tuple(column["name"] for column in columns if column["is_in_sorting_key"]),
         partition_key=row["partition_key"],
         partitioned_by=tuple(column["name"] for column in columns if column["is_in_partition_key"]),
+        zone=row["zone"],
     )
 
 
@@ -202,6 +211,12 @@ def _column_trouble(carried: Carried, table: Standing) -> str | None:
         is_ours = column.name not in carried.schema.names  # its values are not looked through before they are sent
         if not fits(column.type, theirs) or (is_ours and range_of(column.type, theirs) is not None):
             return f"has column '{column.name}' as {theirs}, which does not hold {column.type}"
+        if column.is_wall_clock and shifts(theirs, table.zone):
+            zone = "" if "'" in theirs else f" and the zone {table.zone}"
+            return (
+                f"has column '{column.name}' as {theirs}{zone}, which would show times without a zone (timestamp_ntz) "
+                f"as other ones; it must be {column.type}"
+            )
     return None
 
 

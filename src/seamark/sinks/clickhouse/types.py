@@ -23,7 +23,7 @@ SIMPLE: tuple[tuple[pa.DataType, str], ...] = (
     (pa.binary(), "String"),  # ClickHouse's String holds any bytes
     (pa.date32(), "Date32"),
     (UTC_MICROS, _MOMENT),
-    (pa.timestamp("us"), _MOMENT),  # a wall clock has no zone; as UTC it reads as it was written
+    (pa.timestamp("us"), _MOMENT),  # a wall clock has no zone; as UTC it reads as it was written, and only so
 )
 _NAMES = dict(SIMPLE)
 
@@ -41,7 +41,8 @@ _WIDER: dict[str, tuple[str, ...]] = {
     "Float32": ("Float64",),
 }
 _DECIMAL = re.compile(r"Decimal\((\d+), ?(\d+)\)")
-_DATETIME = re.compile(r"DateTime64\((\d)(?:, ?'[^']*')?\)")
+_DATETIME = re.compile(r"DateTime64\((\d)(?:, ?'([^']*)')?\)")
+_UTC = {"UTC", "UCT", "Universal", "Zulu", "GMT", "GMT0", "GMT+0", "GMT-0", "Greenwich"}
 
 
 def clickhouse_type(arrow: pa.DataType, *, nullable: bool) -> str:
@@ -76,6 +77,15 @@ def fits(ours: str, theirs: str) -> bool:
     return _decimal_fits(ours, theirs) or _moment_fits(ours, theirs)
 
 
+def shifts(theirs: str, zone: str) -> bool:
+    """Whether a column of their type shows a wall clock's time, which is sent as UTC, as another one.
+
+    `zone` is that of the server: it counts for columns that have none.
+    """
+    found = _DATETIME.fullmatch(_without("Nullable", _plain(theirs)))
+    return found is not None and (found[2] or zone).removeprefix("Etc/") not in _UTC
+
+
 def range_of(ours: str, theirs: str) -> tuple[int, int] | None:
     """The whole numbers that a column of their type holds, if it does not hold all of ours; else None."""
     here = _WHOLE_NUMBERS.get(_without("Nullable", _plain(ours)))
@@ -103,6 +113,6 @@ def _decimal_fits(ours: str, theirs: str) -> bool:
 
 
 def _moment_fits(ours: str, theirs: str) -> bool:
-    """Any zone will do, for a zone is only how a moment is shown; nanoseconds would end in 2262."""
+    """Any zone will do, for a zone is only how a moment is shown (but see `shifts`); nanoseconds would end in 2262."""
     there = _DATETIME.fullmatch(theirs)
     return _DATETIME.fullmatch(ours) is not None and there is not None and 6 <= int(there[1]) <= 8
