@@ -60,6 +60,31 @@ def test_a_sink_that_cannot_send_is_told_without_its_secret(call, project):
         assert "s3cret" not in text
 
 
+def test_status_tells_what_stopped_a_sink_until_it_has_sent(call, project, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    target = add_sink(project)
+    target.query("CREATE TABLE copy (other Int64) ENGINE = ReplacingMergeTree ORDER BY other")
+    for _ in range(2):
+        assert call("run", folder=project).code == 1
+    told = call("status")
+    about = "✗ out could not go on: sink 'out': table 'copy' of "
+    assert about in told.out
+    assert max(map(len, told.out.splitlines())) <= 100
+    words = told.out[told.out.index("✗ out could") : told.out.index("Last runs")].split()
+    assert {"Nothing", "was", "sent.", "Hint:", "create=True."} <= set(words)  # wrapped between words
+    document = call("status", "--json").document
+    json_page.assert_same_shape("status", document)
+    assert document["sinks"][0]["error"].startswith("sink 'out': table 'copy' of ")
+    assert [(run["step"], run["mode"], run["outcome"]) for run in document["runs"]][:2] == [
+        ("sink:out", "send", "failed")
+    ] * 2
+
+    target.query("DROP TABLE copy")
+    assert call("run").code == 0
+    assert "could not go on" not in call("status").out
+    assert call("status", "--json").document["sinks"][0]["error"] is None
+
+
 def test_steps_run_first_and_their_rows_are_sent_in_the_same_run(call, blog, write):
     target = add_sink(blog, table="feed")
     write(blog, "posts", (4, 200, "new"))

@@ -131,7 +131,7 @@ def runs(title: str, lines: Sequence[RunLine], *, with_errors: bool = False) -> 
     failed = [run for run in lines if run.error]
     if with_errors:
         return [heading(title), shown, *[part for run in failed for part in _whole_error(run)]]
-    longer = dict.fromkeys(run.step for run in failed if is_longer(run.error or ""))
+    longer = dict.fromkeys(run.step for run in failed if is_longer(run.error or "") and run.mode != "send")
     hints = [Text(f"`seamark log {step} --errors` shows the whole error.", "dim") for step in longer]
     return [heading(title), shown, *hints]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -76,7 +77,8 @@ def status(facts: Status) -> Parts:
         for lease in facts.leases:
             leases.add_row(lease.name, lease.holder, f"{lease.seconds_left:.0f}")
         parts += [heading("Leases"), leases]
-    return parts + runs("Last runs", facts.runs)
+    shown = {sink.error for sink in facts.sinks if sink.error}  # beside the sinks, where there is more room
+    return parts + runs("Last runs", [replace(run, error=None) if run.error in shown else run for run in facts.runs])
 
 
 def _sink_states(sinks: tuple[StandingSink, ...]) -> Parts:
@@ -88,7 +90,12 @@ def _sink_states(sinks: tuple[StandingSink, ...]) -> Parts:
         shown.add_row(
             Text(sink.name, "bold"), sink.table, sink.target, number(sink.position), *waiting, age(sink.lag_seconds)
         )
-    return [Text(), shown]
+    stopped = [
+        Text("✗ ", "red").append(s.name, "bold default").append(f" could not go on: {s.error}", "default")
+        for s in sinks
+        if s.error
+    ]
+    return [Text(), shown, *stopped]
 
 
 def _step_states(steps: tuple[StepState, ...], now: datetime) -> Parts:

@@ -97,14 +97,19 @@ def _reported(sink: Sink, on_block: OnSent, *, fail_fast: bool) -> SinkReport:
         on_block(report, left)
 
     try:
-        return sink.run(tell)
+        report = sink.run(tell)
+        if report.did_something:
+            sink.record(report)
+        return report
     except Exception as error:
+        report = sent[0] if sent else SinkReport(sink.name, sink.table)
+        report.error, report.seconds = error, time.monotonic() - begun
+        sink.record(report)
         if fail_fast:
             raise
         level = logging.WARNING if isinstance(error, SeamarkError) else logging.ERROR
         told = {"sink": sink.name, "stopped_by": type(error).__name__}
         text = storable(text_of(error), MOST_LOGGED)
+        report.position = report.position if sent else sink.position
         log.log(level, "sink '%s' could not go on: %s", sink.name, text, extra={"seamark": told})
-        report = sent[0] if sent else SinkReport(sink.name, sink.table, position=sink.position)
-        report.error, report.seconds = error, time.monotonic() - begun
         return report

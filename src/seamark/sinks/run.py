@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
 from seamark import faults
-from seamark.control import BlockEntry, Lease, SinkBacklog, SinkPosition, TableHead
-from seamark.errors import InvalidSink, MalformedBlock
+from seamark.control import BlockEntry, Lease, RunRecord, SinkBacklog, SinkPosition, TableHead
+from seamark.errors import InvalidSink, MalformedBlock, SeamarkError
 from seamark.sinks.layout import Layout
 from seamark.sinks.plan import SinkMode, SinkPlan, decide_mode, plan_sending
 from seamark.sinks.report import SinkReport, SinkState
@@ -18,6 +19,10 @@ from seamark.sinks.start import Known, Start, decide_start, writers
 from seamark.sinks.target import Carried, Outlet, Place, Target
 from seamark.tables.context import TableContext
 from seamark.tables.schema import TableSchema
+from seamark.texts import MOST_LOGGED, storable, text_of
+
+SINK_RUN = "sink:"
+"""Stands before a sink's name among the runs: a table may have the same one."""
 
 log = logging.getLogger("seamark.sinks")
 
@@ -142,6 +147,30 @@ class Sink:
             self._catch_up(lease, report, on_block)
         report.seconds = time.monotonic() - begun
         return report
+
+    def record(self, report: SinkReport) -> None:
+        """Write a run down that sent something or was stopped, for whoever looks at the project later."""
+        now = self._context.clock.now().timestamp()
+        record = RunRecord(
+            run_id=secrets.token_hex(16),
+            step=f"{SINK_RUN}{self.name}",
+            mode="send",
+            started=now - report.seconds,
+            ended=now,
+            rows_in=report.records,
+            rows_out=report.records,
+        )
+        if report.error is not None:
+            record = replace(record, outcome="failed", error=storable(text_of(report.error), MOST_LOGGED))
+        try:
+            self._context.control.record_run(record)
+        except SeamarkError as trouble:  # what stopped the sink is reported all the same, and may be the same trouble
+            log.warning("the run of sink '%s' could not be recorded: %s", self.name, trouble)
+
+    def last_error(self) -> str | None:
+        """What stopped the newest run that sent something or was stopped, or None if nothing did."""
+        newest = self._context.control.index.runs(f"{SINK_RUN}{self.name}", newest=1)
+        return newest[0].error if newest else None
 
     # --- how a run goes -----------------------------------------------------------------------------------------------
 

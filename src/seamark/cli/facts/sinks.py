@@ -21,7 +21,7 @@ class SinkLine:
 
 @dataclass(frozen=True, slots=True)
 class StandingSink:
-    """How a sink stands. `position` is None where nothing was sent yet."""
+    """How a sink stands. `position` is None where nothing was sent yet; `error` is what stopped it from sending."""
 
     name: str
     table: str
@@ -30,6 +30,7 @@ class StandingSink:
     pending_blocks: int
     pending_records: int
     lag_seconds: float
+    error: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,7 @@ def standing_sinks(store: DataStore) -> tuple[StandingSink, ...]:
             pending_blocks=state.pending_blocks,
             pending_records=state.pending_records,
             lag_seconds=round(state.lag_seconds, 3),
+            error=sink.last_error() if state.pending_blocks else None,
         )
         for sink, state in found
     )
