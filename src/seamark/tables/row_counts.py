@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seamark.control import BaseVersion, BlockEntry, TableHead
+from seamark.errors import LedgerError
 from seamark.tables.context import TableContext
 from seamark.tables.slices import OpCounts
 
@@ -47,7 +48,7 @@ def _ops(context: TableContext, table: str, blocks: Sequence[BlockEntry]) -> OpC
         if block.slice_hash is None:
             continue
         try:
-            counts += OpCounts.of(pq.read_table(data.path(block.slice_hash), columns=["op"]).column("op"))
-        except (OSError, pa.ArrowException):
+            counts += OpCounts.of(pq.read_table(data.intact(block.slice_hash), columns=["op"]).column("op"))
+        except (OSError, pa.ArrowException, LedgerError):
             return None
     return counts
