@@ -176,7 +176,7 @@ def test_a_block_that_comes_twice_counts_once_even_after_200_inserts_by_others(s
 
 
 @pytest.mark.scenario("D20")
-@pytest.mark.parametrize("fast_deletes", [False, True])
+@pytest.mark.parametrize("fast_deletes", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_deleted_visit_leaves_no_row(tmp_path, spark, monkeypatch, fast_deletes):
     monkeypatch.setitem(LOGS, "joined_visits", "VisitID long, F int, title string, gone boolean")
     site = Site(tmp_path, spark, deleted="gone", fast_deletes=fast_deletes)

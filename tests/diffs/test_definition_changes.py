@@ -160,3 +160,21 @@ def test_the_watermark_follows_the_least_of_the_logs(make_visits, clock):
     report = visits.run()
     assert (report.mode, report.appended, report.corrected) == ("watermark", 0, 0)
     assert not visits.run().did_something
+
+
+def test_intermediate_tables_of_an_older_definition_ask_nobody(make_visits):
+    """They only tell of the last run: the state was taken over when the definition changed."""
+    logs = {"joined_visits": "VisitID long, y_VisitVersion int, t string, n long"}
+    visits = make_visits(logs=logs, keep_intermediate=True)
+    visits.visits((1, 1, "a", 1))
+    visits.run()
+    visits = make_visits(logs=logs, merge={"n": "sum"}, on_change="keep").following(visits)
+    visits.visits((1, 1, "b", 1))
+    visits.run()
+
+    visits = make_visits(logs=logs, merge={"n": "sum"}, keep_intermediate=True).following(visits)
+    visits.visits((2, 1, "b", 1))
+    visits.run()
+    assert visits.state() == {1: (1, 2, "b", 2), 2: (1, 1, "b", 1)}
+    assert [row["VisitID"] for row in visits.rows("visits_joined_visits_visits_patched_new_only")] == [2]
+    assert visits.store.verify(replay=True).ok

@@ -67,7 +67,9 @@ class Shop:
         return self.diff.history({"VisitID": ONE})
 
 
-@pytest.fixture(params=[False, True], ids=["fast writes nothing", "fast takes back"])
+@pytest.fixture(
+    params=[False, pytest.param(True, marks=pytest.mark.long)], ids=["fast writes nothing", "fast takes back"]
+)
 def shop(request: pytest.FixtureRequest, tmp_path: Path, spark: Any, clock: Any) -> Iterator[Shop]:
     shop = Shop(tmp_path, spark, clock, fast_deletes=request.param)
     shop.publish(1, ONE, *CROWD)

@@ -38,7 +38,7 @@ def in_state(visits, column):
     ("before", "after"),
     [
         pytest.param([None], MONTH, id="none before"),
-        pytest.param([MONTH], ("start_time", "20 days"), id="another span"),
+        pytest.param([MONTH], ("start_time", "20 days"), id="another span", marks=pytest.mark.long),
         pytest.param([("seen", "30 days")], MONTH, id="another column", marks=pytest.mark.long),
         pytest.param([MONTH, None], MONTH, id="none for a while", marks=pytest.mark.long),
         pytest.param([MONTH, ("seen", "30 days")], MONTH, id="another column for a while", marks=pytest.mark.long),

@@ -270,7 +270,7 @@ class Diff:
 
     def definition_changed(self, heads: Mapping[str, TableHead]) -> bool:
         """Whether a state stands that another definition of the diff has made."""
-        return older_definition(self._context, self.spec, heads) is not None
+        return older_definition(self._context, self.spec, heads, self.spec.outputs) is not None
 
     def replay(self, table: str, head: TableHead) -> VerifyReport:
         """What differs when the commits of one of its tables are made again from what they read."""

@@ -124,7 +124,7 @@ def look(context: TableContext, spec: DiffSpec, known: Known) -> DiffSituation:
         missing=tuple(table for table in spec.sources if table not in known.heads),
         failed=failed,
         due=tuple(key for key in failed if (key.retry_after or 0.0) <= now.timestamp()),
-        older=older_definition(context, spec, known.heads),
+        older=older_definition(context, spec, known.heads, spec.outputs),
         state_offset=head.last_offset if head else None,
         gone_offset=gone.last_offset if gone else None,
         times=_times(context, spec, details, known.heads) if spec.ttl else Times(),

@@ -265,9 +265,9 @@ class Sink:
         The control database first: killed in between, the next run looks at the target again.
         """
         self._context.control.sinks.forget(lease, self.name, self.table)
+        target.mark(None, None, afresh=known.may_remember)
         if known.is_empty and self.layout.is_idempotent:
             target.void()  # what others have sent to a table that was emptied is gone as well
-        target.mark(None, None, afresh=True)
 
     def _send_all(
         self,

@@ -51,6 +51,18 @@ class Known:
         """Whether this sink has sent records to this target, as far as the control database knows."""
         return self.sent is not None and self.sent.is_in(self.where)
 
+    @property
+    def may_remember(self) -> bool:
+        """Whether the target may take blocks for such as it has, because it had them before somebody emptied it.
+
+        A marker without a block was written when the target was begun anew, and its tokens are new ones already.
+        """
+        if self.is_new:
+            return False
+        if self.is_sent_here or any(marker.places for marker in self.markers.values()):
+            return True
+        return self.layout.is_idempotent and self.sink not in self.markers
+
 
 def decide_start(known: Known, hash_at: HashAt) -> Start:
     """Where to go on, or `TargetConflict` where sending on could count a record twice or leave one out.

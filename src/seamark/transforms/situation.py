@@ -11,6 +11,7 @@ from seamark.errors import DefinitionChanged, InvalidStep, SchemaChangeRefused
 from seamark.ledger import DatasetKind, SetDataSchema, SetTransform
 from seamark.tables.context import TableContext
 from seamark.tables.publish import Planned, plan_table
+from seamark.tables.read import TableSource
 from seamark.tables.schema import refuse_old_schema
 from seamark.transforms.batches import FIRST_RUN, Pending, Pin, all_keys_because
 from seamark.transforms.checkpoint import Checkpoint, OpenPass, RangeMark
@@ -226,10 +227,18 @@ def _rows(context: TableContext, spec: StepSpec, pending: Sequence[Pending]) -> 
 # --- the definition ---------------------------------------------------------------------------------------------------
 
 
-def older_definition(context: TableContext, maker: Maker, heads: Mapping[str, TableHead]) -> Definition | None:
-    """The definition that an output was made by, if rows made by it are not as good as those of today's."""
+def older_definition(
+    context: TableContext,
+    maker: Maker,
+    heads: Mapping[str, TableHead],
+    tables: Sequence[TableSource] | None = None,
+) -> Definition | None:
+    """The definition that an output was made by, if rows made by it are not as good as those of today's.
+
+    Looks at all tables that are written, or only at those that matter.
+    """
     refuse_written_by_hand(maker, heads)
-    for output in maker.written:
+    for output in maker.written if tables is None else tables:
         head = heads.get(output.name)
         if head is None:
             continue

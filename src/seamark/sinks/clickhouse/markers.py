@@ -122,7 +122,8 @@ class Markers:
     def void(self) -> None:
         """Forget what any sink has sent to this target, whatever the table: it holds nothing, or is a new one."""
         self._insert(
-            "SELECT sink, table_name, target, -1, '', -1, '', 0, max(written) + 1, now64(3, 'UTC'), '', '' "
+            "SELECT sink, table_name, target, -1, '', -1, '', 0, max(written) + 1, now64(3, 'UTC'), '', "
+            "argMax(suffix, written) "
             f"FROM {self._table} WHERE target = {text(self._target)} GROUP BY sink, table_name, target"
         )
         for row in self._rows.values():
