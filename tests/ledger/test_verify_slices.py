@@ -402,7 +402,7 @@ def test_rows_of_lists_are_told_from_the_levels_alone(page_size, version):
     (group,) = row_groups(data)
     pages = [page for page in pages_of(data, group.columns[0].start, group.columns[0].size) if not page.is_dictionary]
 
-    starts = row_starts(data, pages, "ZSTD", 2, len(values))
+    starts = row_starts(data, pages, "zstd", 2, len(values))
 
     # a list without items stands as one entry
     wanted = [max(1, sum(max(1, len(inner)) for inner in value or [])) for value in values]
@@ -411,7 +411,7 @@ def test_rows_of_lists_are_told_from_the_levels_alone(page_size, version):
         sums = [sum(wanted[place : place + rows]) for place in range(0, len(wanted), rows)]
         assert widest_batch(starts, pages, 1000, rows) >= 1000 * max(sums)
     with pytest.raises(BrokenPages, match="rows"):
-        row_starts(data, pages, "ZSTD", 2, len(values) - 1)
+        row_starts(data, pages, "zstd", 2, len(values) - 1)
 
 
 def test_a_file_that_is_all_footer_is_not_opened():

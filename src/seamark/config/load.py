@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 import os
 from collections.abc import Mapping
@@ -19,9 +20,11 @@ from seamark.config.settings import (
     SparkSettings,
 )
 from seamark.config.values import from_text, parsed, placed
-from seamark.errors import ConfigError, ConfigWarning, did_you_mean, nearest, warn
+from seamark.errors import ConfigError, ConfigWarning, did_you_mean, warn
 
 log = logging.getLogger("seamark.config")
+
+_told: set[str] = set()  # variables that were warned of: settings are loaded more than once
 
 _BY_ARGUMENT = {key.name.replace(".", "_"): key for key in KEYS}
 
@@ -103,9 +106,10 @@ def _warn_of_misspelt(env: Mapping[str, str]) -> None:
     ours = {key.variable.removeprefix(PREFIX) for key in KEYS}
     for name in sorted(name for name in env if name.startswith(PREFIX)):
         given = name.removeprefix(PREFIX)
-        close = None if given in ours else nearest(given, ours)
-        if close is not None:
-            text = f"the environment variable {name} is no setting and was not used: did you mean {PREFIX}{close}?"
+        close = None if given in ours or name in _told else difflib.get_close_matches(given, ours, n=1, cutoff=0.8)
+        if close:
+            _told.add(name)
+            text = f"the environment variable {name} is no setting and was not used: did you mean {PREFIX}{close[0]}?"
             warn(log, text, ConfigWarning, stacklevel=5)
 
 

@@ -27,7 +27,7 @@ def replay_diff(context: TableContext, spec: DiffSpec, table: str, head: TableHe
         definition, checkpoint = commit.definition, commit.checkpoint
         if definition is None or checkpoint is None or not spec.definition.agrees_with(definition):
             return None
-        if "follows" not in checkpoint.details:
+        if not {"now", "follows"} <= set(checkpoint.details):
             return None  # made when visits left by other rules
         kept = output.name in [entry.name for entry in spec.intermediate]
         then = replace(spec, options=replace(spec.options, keep_intermediate=kept))

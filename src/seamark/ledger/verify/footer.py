@@ -13,17 +13,19 @@ from seamark.ledger.verify.pages import BrokenPages
 from seamark.ledger.verify.thrift import PLAIN, BrokenThrift, Bytes, read_struct
 
 _ENCRYPTED = 8
-_COLUMN = {7: PLAIN, 9: PLAIN, 11: PLAIN}
+_COLUMN = {4: PLAIN, 7: PLAIN, 9: PLAIN, 11: PLAIN}
 _ROW_GROUP = {1: {3: _COLUMN, _ENCRYPTED: PLAIN}, 3: PLAIN}
 _FOOTER = {4: _ROW_GROUP}
+_CODECS = dict(enumerate(("", "snappy", "gzip", "lzo", "brotli", "lz4", "zstd", "lz4_raw")))  # as Parquet numbers them
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlace:
-    """Where the pages of one leaf column of a row group begin, and how many bytes they have."""
+    """Where the pages of one leaf column of a row group begin, how many bytes they have, and how they are packed."""
 
     start: int
     size: int
+    codec: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,10 @@ def _column(chunk: dict[int, Any]) -> ColumnPlace:
     start, dictionary = _number(found, 9), found.get(11)
     if isinstance(dictionary, int) and 0 < dictionary < start:
         start = dictionary
-    return ColumnPlace(start, _number(found, 7))
+    packed = _number(found, 4)
+    if packed not in _CODECS:
+        raise BrokenPages(f"a column is packed in a way that is not known: {packed}")
+    return ColumnPlace(start, _number(found, 7), _CODECS[packed])
 
 
 def _list(fields: dict[int, Any], place: int) -> list[dict[int, Any]]:

@@ -68,10 +68,10 @@ def pages_of(data: Bytes, start: int, size: int) -> Iterator[Page]:
 def unpacked_bytes(data: Bytes, page: Page, codec: str) -> bytes:
     """What a page holds, whose size was found to be small enough; `BrokenPages` if it cannot be unpacked."""
     packed = bytes(data[page.start : page.start + page.packed])
-    if codec == "UNCOMPRESSED":
+    if not codec:
         return packed
     try:
-        found = pa.decompress(packed, decompressed_size=page.unpacked, codec=codec.lower(), asbytes=True)
+        found = pa.decompress(packed, decompressed_size=page.unpacked, codec=codec, asbytes=True)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise BrokenPages(f"the page at {page.start} cannot be unpacked: {error}") from None
     return bytes(found)

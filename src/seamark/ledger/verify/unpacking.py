@@ -48,7 +48,7 @@ class Chunk:
     name: str
     width: int | None
     pages: tuple[Page, ...]
-    codec: str = "UNCOMPRESSED"
+    codec: str = ""
     deepest: int = 0
 
     @property
@@ -88,8 +88,8 @@ def rows_at_a_time(data: Bytes, opened: pq.ParquetFile) -> int:
     if found.num_rows > _ROWS + _ROWS_A_BYTE * size:
         raise TooLarge(f"{size} bytes are said to hold {found.num_rows} rows")
     rows = MOST_ROWS
-    for number, group in enumerate(row_groups(data)):
-        chunks = list(_chunks(data, found, number, group))
+    for group in row_groups(data):
+        chunks = list(_chunks(data, found, group))
         check_room(chunks, size)
         rows = min(rows, batch_rows(chunks, group.rows, partial(_longest_entry, data)))
         lists = [chunk for chunk in chunks if chunk.deepest]
@@ -98,7 +98,7 @@ def rows_at_a_time(data: Bytes, opened: pq.ParquetFile) -> int:
     return rows
 
 
-def _chunks(data: Bytes, found: pq.FileMetaData, number: int, group: RowGroup) -> Iterator[Chunk]:
+def _chunks(data: Bytes, found: pq.FileMetaData, group: RowGroup) -> Iterator[Chunk]:
     if len(group.columns) != found.num_columns:
         raise BrokenPages(f"a row group has {len(group.columns)} of {found.num_columns} columns")
     for column, place in enumerate(group.columns):
@@ -106,8 +106,7 @@ def _chunks(data: Bytes, found: pq.FileMetaData, number: int, group: RowGroup) -
         kind = declared.physical_type
         width = declared.length if kind == "FIXED_LEN_BYTE_ARRAY" else _WIDTHS.get(kind)
         pages = tuple(pages_of(data, place.start, place.size))
-        codec = found.row_group(number).column(column).compression
-        yield Chunk(declared.path, width, pages, codec, declared.max_repetition_level)
+        yield Chunk(declared.path, width, pages, place.codec, declared.max_repetition_level)
 
 
 def _longest_entry(data: Bytes, chunk: Chunk) -> int:
