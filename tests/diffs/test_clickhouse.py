@@ -308,7 +308,7 @@ def nets_to_one_row_each(site: Site, seed: int, actions: int, monkeypatch: pytes
         raise
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_any_order_of_both_suppliers_nets_to_one_row_each(site, monkeypatch, seed):
     nets_to_one_row_each(site, seed, actions=14, monkeypatch=monkeypatch)
 

@@ -134,7 +134,7 @@ def write_two_days(site: Site) -> None:
 @pytest.mark.scenario("D15")
 @pytest.mark.scenario("D23")
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("point", ["in-transaction", "committed"])
+@pytest.mark.parametrize("point", ["in-transaction", pytest.param("committed", marks=pytest.mark.long)])
 def test_killed_at_a_point_of_the_commit_the_next_run_leaves_the_same_records(site, tmp_path, point):
     write_two_days(site)
     check_killed_at(site, tmp_path, point)

@@ -82,7 +82,9 @@ def what_counts(visits: Any) -> tuple[dict[int, Row], dict[int, Counter[int]]]:
 
 @pytest.mark.scenario("D32")
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("fast_deletes", [False, True], ids=["fast writes nothing", "fast takes back"])
+@pytest.mark.parametrize(
+    "fast_deletes", [False, pytest.param(True, marks=pytest.mark.long)], ids=["fast writes nothing", "fast takes back"]
+)
 def test_the_same_records_in_one_run_in_two_and_one_by_one(make_visits, fast_deletes):
     told = records_by_visit(seed=5 + fast_deletes)
     cuts = {

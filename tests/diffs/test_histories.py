@@ -486,7 +486,7 @@ def unfolded(
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("seed", [0, 1, *[pytest.param(seed, marks=pytest.mark.long) for seed in (3, 11)]])
+@pytest.mark.parametrize("seed", [0, *[pytest.param(seed, marks=pytest.mark.long) for seed in (1, 3, 11)]])
 def test_a_short_history_gives_what_the_oracle_gives(make_visits, clock, seed):
     history = unfolded(make_visits, seed, clock, runs=2, between=14)
     assert Counter(line[0] for lines in history.oracle.written.values() for line in lines)[+1] > 3

@@ -122,7 +122,7 @@ LAST_NEWS = {
 
 
 @pytest.mark.scenario("D21")
-@pytest.mark.parametrize("rows", [1, 40])
+@pytest.mark.parametrize("rows", [pytest.param(1, marks=pytest.mark.long), 40])
 def test_a_visit_that_leaves_in_the_run_of_its_news_is_taken_back_as_it_was_left(
     make_visits, clock, rows, set_small, monkeypatch
 ):

@@ -47,7 +47,11 @@ def test_the_places_of_columns_are_those_that_pyarrow_tells(written):
         columns = [told.row_group(number).column(place) for place in range(told.num_columns)]
         assert group.rows == told.row_group(number).num_rows
         assert group.columns == tuple(
-            ColumnPlace(column.dictionary_page_offset or column.data_page_offset, column.total_compressed_size)
+            ColumnPlace(
+                column.dictionary_page_offset or column.data_page_offset,
+                column.total_compressed_size,
+                column.compression.lower(),
+            )
             for column in columns
         )
     assert told.num_row_groups == 2
