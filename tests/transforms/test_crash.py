@@ -184,7 +184,14 @@ def check_killed_at(site: Site, tmp_path: Path, point: str, *, first_run: bool) 
 
 @pytest.mark.scenario("X57")
 @pytest.mark.scenario("X61")
-@pytest.mark.parametrize("point", ["slices-staged", "in-transaction", "committed"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param("slices-staged", marks=pytest.mark.long),
+        "in-transaction",
+        pytest.param("committed", marks=pytest.mark.long),
+    ],
+)
 def test_killed_at_a_point_of_the_commit_the_next_run_leaves_the_same_records(site, tmp_path, point):
     check_killed_at(site, tmp_path, point, first_run=False)
 
