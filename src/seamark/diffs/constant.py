@@ -1,7 +1,7 @@
 """Columns that a visit never changes, by which its target may be ordered: one value in all records of a life.
 
-A life is told from another by its versions: all of its own are greater than the one at which the life before it ended.
-So it does not matter which records come together in a run, nor whether a record of the diff came of them.
+The versions of a life are all greater than the one at which the life before it ended, so they tell lives apart. It does
+not matter which records a run reads together, or whether they led to a record of the diff.
 """
 
 from __future__ import annotations

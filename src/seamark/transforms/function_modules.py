@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 
 from seamark.transforms.function_syntax import NoSource, Sources
+
+log = logging.getLogger("seamark.transforms")
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,10 @@ def _found(name: str) -> ModuleFile | None:
     for finder in sys.meta_path:
         try:
             spec = finder.find_spec(name, around.folders if around else None)
-        except Exception:  # a finder of some package's: what it says of modules is not needed
+        except (
+            Exception
+        ):  # a finder of some package's: Python's own come after it, and answer for the project's modules
+            log.debug("%r cannot say where module '%s' is", finder, name, exc_info=True)
             continue
         if spec is not None:
             folders = tuple(spec.submodule_search_locations or ())

@@ -1,4 +1,4 @@
-"""How long the lists of a Parquet column are, row by row, told from the levels in its pages. No list is unpacked.
+"""How long the lists of a Parquet column are, row by row, read from the levels in its pages. No list is unpacked.
 
 Every item of a list column has a repetition level, of which 0 begins a row. Levels are written as runs, so that a few
 bytes may stand for a million items; a run is counted here and never written out.
