@@ -210,6 +210,38 @@ PROGRAMS = {
             def _(self, x: int): return x * rate()
         def step(x): return Price().of(x)
     """,
+    "a default of a data class with slots": """
+        from dataclasses import dataclass
+        RATE = 1
+        @dataclass(slots=True)
+        class Rates:
+            low: int = RATE
+        def step(x): return x * Rates().low
+    """,
+    "what makes an object": """
+        RATE = 1
+        class Rates:
+            def __new__(cls):
+                made = super().__new__(cls)
+                made.low = RATE
+                return made
+        def step(x): return x * Rates().low
+    """,
+    "what a class gives for a name in brackets": """
+        RATE = 1
+        class Rates:
+            def __class_getitem__(cls, name): return RATE
+        def step(x): return x * Rates["low"]
+    """,
+    "what an enumeration does with a value that it does not have": """
+        from enum import Enum
+        DEFAULT = 1
+        class Rate(Enum):
+            LOW = 3
+            @classmethod
+            def _missing_(cls, value): return cls.LOW if value == DEFAULT else None
+        def step(x): return Rate(x)
+    """,
     "a default of a named tuple": """
         from typing import NamedTuple
         RATE = 1
@@ -259,7 +291,27 @@ def test_a_change_is_seen_wherever_it_is(project: Any, program: str) -> None:
     assert project.digest(_changed(program)) != once
 
 
-MADE_BY_PYTHON = ["what makes a default of a data class", "a dispatched method", "a default of a named tuple"]
+def test_a_function_that_is_dispatched_to_in_another_file_is_followed(project: Any) -> None:
+    steps = "from pk.deep.text import rate\ndef step(x): return rate(x)\n"
+    rates = """
+        import functools
+        @functools.singledispatch
+        def rate(x): return 0
+        @rate.register
+        def _(x: int): return x * 1
+    """
+    once = project.digest(steps, rates)
+    assert project.step(steps, rates)(3) == 3
+    assert source_and_digest("step", sys.modules["steps"].step, None)[1] == once  # what was called is remembered there
+    assert project.digest(steps, _changed(rates)) != once
+
+
+MADE_BY_PYTHON = [
+    "what makes a default of a data class",
+    "a default of a data class with slots",
+    "a dispatched method",
+    "a default of a named tuple",
+]
 
 
 @pytest.mark.parametrize("name", MADE_BY_PYTHON)

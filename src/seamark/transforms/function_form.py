@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FunctionType, MemberDescriptorType, MethodType, ModuleType, SimpleNamespace, UnionType
 from typing import Any
 
-from seamark.transforms.function_classes import is_written_by_python, made_by
+from seamark.transforms.function_classes import is_code, is_written_by_python, made_by
 from seamark.transforms.function_foreign import (
     callables_in,
     is_bound,
@@ -276,7 +276,7 @@ class _Walk:
         if (id(kind), name) in self.lookup.written or is_written_by_python(member):
             return False
         is_own = name.startswith("_") and name.endswith("_")
-        return isinstance(member, FunctionType) or not (is_own or name == "_abc_impl")
+        return is_code(member) or not (is_own or name == "_abc_impl")
 
     # --- functions ----------------------------------------------------------------------------------------------------
 
@@ -316,8 +316,10 @@ class _Walk:
 
     def _wrapper(self, value: object, wrapped: object, closed: list[object], path: str) -> str:
         """Something of a package that was made from functions of the project: by a decorator, a UDF, a dispatcher."""
-        held = [e for entry in (wrapped, *closed) for e in callables_in(entry) if self.lookup.is_projects(e)]
-        parts = [self.form(entry, path) for entry in held]
+        called = [entry for value in (wrapped, *closed) for entry in callables_in(value)]
+        # A package's function may have closed over the project's in turn, as one that looks up what to dispatch to.
+        held = [entry for entry in called if self.lookup.is_projects(entry) or getattr(entry, "__closure__", None)]
+        parts = [text for entry in held if (text := self.form(entry, path))]
         if is_bound(wrapped) and not self.lookup.is_projects(wrapped):
             parts += [text for text in [self.form(wrapped, path)] if text]
         kind = getattr(value, "returnType", None)  # of a Spark UDF
