@@ -162,8 +162,20 @@ def test_things_that_are_no_frame(dry_posts):
             [{"post_id": 1, "user_id": 1, "content": "x"}, {"post_id": 2, "user_id": 1, "content": "x", "extra": 1}],
             "'extra' is not one of",
         ),
+        ([{1: 1, "user_id": 1, "content": "x"}], "'post_id' bigint is missing.*'1' is not one of"),
+        (pd.Series([1]), "was given a Series"),
     ],
-    ids=["doubled column", "mixed", "too large", "time", "complex", "mixed rows", "a later row has more"],
+    ids=[
+        "doubled column",
+        "mixed",
+        "too large",
+        "time",
+        "complex",
+        "mixed rows",
+        "a later row has more",
+        "a number for a name",
+        "a column",
+    ],
 )
 def test_odd_local_frames(dry_posts, frame, text):
     with pytest.raises(SeamarkError, match=rf"table 'posts'.*{text}"):

@@ -53,6 +53,39 @@ def test_one_value_that_does_not_fit_fails_its_key_where_spark_rows_come_back_as
 
 
 @pytest.mark.parametrize("pandas", [False, True], ids=["for Spark", "for pandas"])
+def test_a_value_of_another_kind_fails_its_key_also_where_that_is_tried_alone(
+    ds: sm.DataStore, rows: Any, pandas: bool
+) -> None:
+    prices, out = ds.table("prices", "id long, x string", key="id"), ds.table("out", "id long, x long", key="id")
+
+    def read(prices: Any) -> pd.DataFrame:
+        given = prices if pandas else prices.toPandas()
+        return pd.DataFrame({"id": given.id, "x": [int(x) if x.isdigit() else x for x in given.x]})
+
+    step = ds.add(sm.BatchTransform(read, [prices], [out], pandas=pandas))
+    prices.upsert([{"id": n, "x": "three" if n == 3 else str(n)} for n in range(5)])
+    assert [key for key, _ in step.run_full().failures] == ['{"id":3}']
+    assert rows(out) == [(n, n) for n in range(5) if n != 3]
+
+    again = step.run_full()  # of this key alone, and so of texts alone
+    assert [(key, "'x' is string, expected bigint" in text) for key, text in again.failures] == [('{"id":3}', True)]
+    prices.upsert([{"id": 7, "x": "seven"}])
+    assert [key for key, _ in step.run_full().failures] == ['{"id":7}']
+    assert [key for key, _ in step.retry().failures] == ['{"id":3}', '{"id":7}']
+    prices.upsert([{"id": 3, "x": "3"}, {"id": 7, "x": "7"}])
+    assert step.run_full().ok
+    assert rows(out) == [(n, n) for n in (0, 1, 2, 3, 4, 7)]
+
+
+def test_a_column_instead_of_a_frame_stops_the_step(ds: sm.DataStore) -> None:
+    numbers, out = ds.table("numbers", "id long", key="id"), ds.table("out", "id long", key="id")
+    step = ds.add(sm.BatchTransform(lambda numbers: numbers.id, [numbers], [out], pandas=True, name="give"))
+    numbers.upsert([{"id": 1}])
+    with pytest.raises(BadOutput, match="was given a Series"):
+        step.run_full()
+
+
+@pytest.mark.parametrize("pandas", [False, True], ids=["for Spark", "for pandas"])
 def test_a_row_without_a_key_from_an_outer_join_is_nobodys_also_as_pandas(
     ds: sm.DataStore, rows: Any, pandas: bool
 ) -> None:

@@ -40,8 +40,12 @@ class LocalFrame:
 CheckedFrame: TypeAlias = SparkFrame | LocalFrame
 
 
-class MixedValues(FrameMismatch):
-    """A column has values that no one type holds: some of them, and not all, are of another kind than the others."""
+class OtherKinds(FrameMismatch):
+    """The columns are there, but values in them are of another kind than the table's: some of them, or all.
+
+    Frames at hand have their types from their values: a text in one row of a pandas column of numbers makes it a mixed
+    one, and if that row stands alone, one of texts.
+    """
 
 
 def check_frame(
@@ -102,7 +106,7 @@ def to_arrow(table: str, frame: object) -> pa.Table:
         return frame
     if isinstance(frame, pa.RecordBatch):
         return pa.Table.from_batches([frame])
-    if type(frame).__module__.startswith("pandas."):
+    if type(frame).__module__.startswith("pandas.") and hasattr(frame, "columns"):
         return _from_pandas(table, frame)  # type: ignore[arg-type]
     if isinstance(frame, list | tuple) and not frame:
         raise FrameMismatch(
@@ -111,7 +115,9 @@ def to_arrow(table: str, frame: object) -> pa.Table:
         )
     if isinstance(frame, list | tuple) and all(isinstance(row, Mapping) for row in frame):
         names = dict.fromkeys(name for row in frame for name in row)
-        return _from_columns(table, [(name, [row.get(name) for row in frame]) for name in names], from_pandas=False)
+        return _from_columns(
+            table, [(str(name), [row.get(name) for row in frame]) for name in names], from_pandas=False
+        )
     raise FrameMismatch(
         f"table '{table}' was given a {type(frame).__name__}. Nothing was written.",
         hint="give a Spark, pandas or Arrow frame, or a list of dicts.",
@@ -136,7 +142,7 @@ def _from_columns(table: str, columns: Sequence[tuple[str, Any]], *, from_pandas
             issues.append(f"column '{name}' has values of mixed or unknown types ({str(error).splitlines()[0]})")
     if issues:
         mismatch = _mismatch(table, issues)
-        raise MixedValues(mismatch.message, hint=mismatch.hint)
+        raise OtherKinds(mismatch.message, hint=mismatch.hint)
     return pa.Table.from_arrays([_whole(array) for array in arrays], names=names)
 
 
@@ -202,7 +208,10 @@ def _check_local(table: str, columns: list[Column], frame: pa.Table, *, only_key
             issues.append(f"column '{column.name}' is {_type_shown(found)}, expected {spark_name(column.type)}")
             wrong.append(column)
     if issues:
-        raise _mismatch(table, issues, wrong)
+        mismatch = _mismatch(table, issues, wrong)
+        if len(wrong) == len(issues):
+            raise OtherKinds(mismatch.message, hint=mismatch.hint)
+        raise mismatch
     arrays = [_converted(table, column, frame.column(column.name)) for column in columns]
     schema = pa.schema([pa.field(column.name, column.type, column.nullable) for column in columns])
     return pa.Table.from_arrays(arrays, schema=schema)

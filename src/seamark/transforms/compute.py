@@ -20,7 +20,7 @@ from seamark.tables.change import appended_rows
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
 from seamark.tables.convert import IN_UTC
-from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, check_returned_frame, quoted
+from seamark.tables.frames import CheckedFrame, LocalFrame, OtherKinds, SparkFrame, check_returned_frame, quoted
 from seamark.tables.read import TableSource, all_of
 from seamark.tables.runs import Key
 from seamark.tables.slices import doubled_among
@@ -109,7 +109,7 @@ def check_output(shape: Shape, output: TableSource, frame: Any) -> CheckedFrame:
     """The frame with the output's columns, or `BadOutput`."""
     try:
         return check_returned_frame(output.name, output.schema, frame, with_nulls=not shape.shares_all_keys)
-    except BadValue as error:  # the keys of this value are to blame, as they are where Spark finds it
+    except (BadValue, OtherKinds) as error:  # the keys of this value are to blame, as they are where Spark finds it
         raise KeyTrouble(error) from None
     except (FrameMismatch, NullKey, TableError) as error:
         raise bad_output(shape, output, error) from None

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from seamark.errors import BadValue, FrameMismatch, TableError
 from seamark.spark.causes import OwnTrouble, is_of_the_machine
-from seamark.tables.frames import LocalFrame, MixedValues, check_returned_frame
+from seamark.tables.frames import LocalFrame, OtherKinds, check_returned_frame
 from seamark.tables.schema import TableSchema
 from seamark.texts import storable, words_of
 from seamark.transforms.keys import comparable
@@ -93,7 +93,7 @@ class Worker:
         except TableError as error:
             text = error.message.replace("Nothing was written.", "").strip()
             # A value that does not fit is that of some key; columns that are not there are missing for all of them.
-            if by_value or isinstance(error, BadValue | MixedValues):
+            if by_value or isinstance(error, BadValue | OtherKinds):
                 yield from self._blame(function, chunk, starts, fixed, text, by_value=True)
                 return
             rows = [self._line(chunk, f"{text} ({error.hint})" if error.hint else text, fatal=True)]
