@@ -21,6 +21,17 @@ def step_of(told):
     return step
 
 
+PANDAS = """
+
+lengths = ds.table("lengths", "post_id long, n long", key="post_id")
+
+
+@ds.transform(inputs=[posts], outputs=[lengths], pandas=True)
+def measure(posts):
+    return posts.assign(n=posts.content.str.len())[["post_id", "n"]]
+"""
+
+
 # --- all is well ------------------------------------------------------------------------------------------------------
 
 
@@ -366,3 +377,18 @@ def test_verify_replay_says_how_many_blocks_were_computed_again(call, blog, writ
     assert (document["ok"], document["not_replayable"]) == (True, 1)
     assert document["replayed"] >= 1
     assert call("verify", "feed", "--json").document["replayed"] is None
+
+
+# --- the first to need Spark ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+@pytest.mark.scenario("C20")
+def test_a_pandas_step_may_be_the_first_to_need_spark(command, project):
+    file = project / "pipeline.py"
+    file.write_text(file.read_text() + PANDAS)
+
+    told = command("run", "measure", folder=project)
+
+    assert told.code == 0, told.out + told.err
+    assert "+3 ~0 -0" in told.out

@@ -48,6 +48,7 @@ def compute_pandas(
     shape, results = gathered.shape, Results.none(gathered.shape)
     if gathered.holds_no_key:
         return results
+    context.session()  # columns of Spark's cannot be named before there is a session, and reading may have needed none
     columns = tuple(gathered.scope.columns or shape.group)
     keyed = _keyed_frames(gathered, columns)
     answer = _answer_schema(shape, columns)
