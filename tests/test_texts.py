@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamark.texts import MOST_LETTERS, storable, without_secrets, words_of
+from seamark.errors import SeamarkError
+from seamark.texts import MOST_LETTERS, record_of, storable, without_secrets, words_of
 
 
 @pytest.mark.scenario("L70")
@@ -114,3 +115,10 @@ def test_an_error_that_cannot_say_what_it_is_is_named_by_its_class():
     assert words_of(Mute()) == "Mute: (its text cannot be made: RuntimeError)"
     assert words_of(ValueError()) == "ValueError"
     assert words_of(KeyError("a")) == "KeyError: 'a'"
+
+
+@pytest.mark.scenario("X99")
+def test_what_is_put_on_record_says_the_class_of_an_error_unless_it_is_one_of_ours():
+    assert record_of(SeamarkError("no table.", hint="make one.")) == "no table. Hint: make one."
+    assert record_of(KeyError("a")) == "KeyError: 'a'"
+    assert record_of(AssertionError()) == "AssertionError"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from seamark.errors import SeamarkError
+
 MOST_LETTERS = 2000
 MOST_LOGGED = 4000  # letters of what stopped a run, in its row and in the log
 # Masking looks at no more than this of a text: who throws a document of megabytes does not make everybody wait.
@@ -59,7 +61,17 @@ def text_of(error: BaseException) -> str:
         return f"(its text cannot be made: {type(trouble).__name__})"
 
 
+def record_of(error: BaseException) -> str:
+    """An error as runs and logs keep it: one of ours by its text, which says it all, any other by its class as well."""
+    text = text_of(error)
+    return text if text and isinstance(error, SeamarkError) else _with_class(error, text)
+
+
 def words_of(error: BaseException) -> str:
     """What an error says of itself, storable: its class and its text."""
     text = text_of(error)
-    return storable(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+    return storable(_with_class(error, text))
+
+
+def _with_class(error: BaseException, text: str) -> str:
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

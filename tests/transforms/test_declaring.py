@@ -277,3 +277,10 @@ def test_a_step_has_a_name(store):
     with pytest.raises(SeamarkError, match="process posts"):
         declare(store, name="process posts")
     assert store.step_names() == []
+
+
+@pytest.mark.scenario("X99")
+def test_an_option_that_a_step_does_not_have_is_refused_with_the_nearest(store):
+    with pytest.raises(InvalidStep, match=r"a step has no option 'batch_row'\. It was not added\.") as error:
+        store.transform(inputs=["posts"], outputs=["feed"], batch_row=5)
+    assert error.value.hint.startswith("did you mean 'batch_rows'? Options: inputs, outputs, name, transform_keys")

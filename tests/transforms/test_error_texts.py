@@ -98,8 +98,8 @@ def test_a_run_that_is_stopped_by_an_error_of_any_text_is_recorded(store):
 
     newest = store.control.index.runs("copy")[0]
     assert newest.outcome == "failed"
-    assert newest.error.startswith("a\\udcff\\x00yyy")
-    assert newest.error.endswith("yyy… (10,003 letters)")
+    assert newest.error.startswith("Odd: a\\udcff\\x00yyy")
+    assert newest.error.endswith("yyy… (10,008 letters)")
     assert 3990 < len(newest.error) <= 4000
 
 
@@ -187,3 +187,18 @@ def test_a_password_in_what_stops_a_step_is_masked_in_its_run_and_in_the_log(sto
     assert SECRET not in everything_kept(store)
     assert caplog.text.count("postgresql://app:***@db/prod") == 2
     assert all("app:***@db" in run.error for run in store.control.index.runs() if run.outcome == "failed")
+
+
+@pytest.mark.scenario("X99")
+@pytest.mark.parametrize(("error", "kept"), [(AssertionError(), "AssertionError"), (KeyError("n"), "KeyError: 'n'")])
+def test_a_run_that_something_else_stopped_is_on_record_with_the_class_of_the_error(store, error, kept):
+    numbers, _ = add_numbers(store, "spark", "")
+    numbers.upsert([{"id": 1, "n": 1}])
+
+    def stop(report, left):
+        raise error
+
+    report = store.run(on_batch=stop)
+
+    assert report.steps["copy"].error is error
+    assert store.control.index.runs("copy")[0].error == kept

@@ -12,7 +12,7 @@ from seamark.sinks.report import SinkReport
 from seamark.sinks.run import OnSent, SchemaAt, Sink, silent
 from seamark.sinks.target import Asked, Outlet
 from seamark.tables.context import TableContext
-from seamark.texts import MOST_LOGGED, storable, text_of
+from seamark.texts import MOST_LOGGED, record_of, storable
 
 log = logging.getLogger("seamark.sinks")
 
@@ -109,7 +109,7 @@ def _reported(sink: Sink, on_block: OnSent, *, fail_fast: bool) -> SinkReport:
             raise
         level = logging.WARNING if isinstance(error, SeamarkError) else logging.ERROR
         told = {"sink": sink.name, "stopped_by": type(error).__name__}
-        text = storable(text_of(error), MOST_LOGGED)
+        text = storable(record_of(error), MOST_LOGGED)
         report.position = report.position if sent else sink.position
         log.log(level, "sink '%s' could not go on: %s", sink.name, text, extra={"seamark": told})
         return report

@@ -19,7 +19,7 @@ from seamark.sinks.start import Known, Start, decide_start, writers
 from seamark.sinks.target import Carried, Outlet, Place, Target
 from seamark.tables.context import TableContext
 from seamark.tables.schema import TableSchema
-from seamark.texts import MOST_LOGGED, storable, text_of
+from seamark.texts import MOST_LOGGED, record_of, storable
 
 SINK_RUN = "sink:"
 """Stands before a sink's name among the runs: a table may have the same one."""
@@ -161,7 +161,7 @@ class Sink:
             rows_out=report.records,
         )
         if report.error is not None:
-            record = replace(record, outcome="failed", error=storable(text_of(report.error), MOST_LOGGED))
+            record = replace(record, outcome="failed", error=storable(record_of(report.error), MOST_LOGGED))
         try:
             self._context.control.record_run(record)
         except SeamarkError as trouble:  # what stopped the sink is reported all the same, and may be the same trouble

@@ -22,7 +22,7 @@ from seamark.errors import (
 from seamark.spark.starting import seconds_spent
 from seamark.tables.context import TableContext
 from seamark.tables.publish import Writing, writing
-from seamark.texts import text_of
+from seamark.texts import record_of
 from seamark.transforms.batches import Pin
 from seamark.transforms.blame import interruptions_named
 from seamark.transforms.commit import Maker
@@ -161,7 +161,7 @@ def _record_failure(context: TableContext, run: Attempt, error: BaseException) -
     report = run.report
     done = run.record(context, mode=report.mode, rows_in=report.rows_in, rows_out=report.rows_out)
     if isinstance(error, Exception):
-        record = replace(done, outcome="failed", error=text_of(error))
+        record = replace(done, outcome="failed", error=record_of(error))
     else:  # Ctrl-C, a signal, or a program that ends: nothing is wrong with the step
         record = replace(done, outcome=STOPPED, error=_stopped_by(error))
     try:

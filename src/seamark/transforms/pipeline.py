@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from functools import partial
 from typing import Any, Protocol
 
@@ -12,14 +13,14 @@ import pandas as pd
 import pyarrow as pa
 
 from seamark.control import FailedKey, LiveRun, Position, TableHead, outputs_of_lease
-from seamark.errors import InvalidStep, SeamarkError, UnknownStep, moved_offsets_of_diff
+from seamark.errors import InvalidStep, SeamarkError, UnknownStep, did_you_mean, moved_offsets_of_diff
 from seamark.ledger.verify import VerifyReport
 from seamark.tables.chain_facts import is_diff
 from seamark.tables.context import TableContext
 from seamark.tables.evolve import grow_declared
 from seamark.tables.read import TableSource
 from seamark.tables.table import Table
-from seamark.texts import MOST_LOGGED, storable, text_of
+from seamark.texts import MOST_LOGGED, record_of, storable
 from seamark.transforms.begin import all_tables
 from seamark.transforms.changelist import ChangeList, not_read
 from seamark.transforms.commit import Maker
@@ -328,6 +329,11 @@ class Pipeline:
 
     def decorate(self, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """A decorator that adds its function as a step and gives it back as it was."""
+        known = [option.name for option in fields(BatchTransform) if option.name != "func"]
+        for option in sorted(options.keys() - set(known)):
+            raise InvalidStep(
+                f"a step has no option '{option}'. It was not added.", hint=did_you_mean(option, known, "Options")
+            )
 
         def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
             self.add(BatchTransform(function, **options))
@@ -358,6 +364,6 @@ def _reported(step: AnyStep, config: RunConfig, run: Callable[[], StepReport]) -
             raise
         level = logging.WARNING if isinstance(error, SeamarkError) else logging.ERROR
         told = {"step": step.name, "stopped_by": type(error).__name__}
-        text = storable(text_of(error), MOST_LOGGED)
+        text = storable(record_of(error), MOST_LOGGED)
         log.log(level, "step '%s' could not run: %s", step.name, text, extra={"seamark": told})
         return StepReport(step.name, mode="failed", error=error, seconds=time.monotonic() - begun)
