@@ -130,7 +130,7 @@ def test_declaring_again_opens_the_table(dry, open_store, arrow, no_spark):
 def test_types_that_cannot_be_hashed(dry, kind):
     with pytest.raises(InvalidSchema) as error:
         dry.table("t", f"id long, x {kind}, y string", key="id")
-    assert f"table 't': column 'x' has type {kind}, which the ledger cannot hash" in str(error.value)
+    assert f"table 't': column 'x' has type {kind}, which a table cannot hold" in str(error.value)
 
 
 @pytest.mark.scenario("T42")

@@ -38,7 +38,7 @@ def test_rows_stand_only_at_the_end_of_a_commit(stock, arrow, rows):
         stock.rows(as_of=8)
     with pytest.raises(NotACommit, match=r"has no record -1"):
         stock.rows(as_of=-1)
-    with pytest.raises(NotACommit, match=r"record 5 is inside a commit that goes from 3 to 7.*as_of=7 or as_of=2"):
+    with pytest.raises(NotACommit, match=r"record 5 is inside a commit that goes from 3 to 7.*use 7 or 2\."):
         stock.rows(as_of=5)
 
 
@@ -46,7 +46,7 @@ def test_rows_stand_only_at_the_end_of_a_commit(stock, arrow, rows):
 def test_the_end_of_a_commit_is_the_end_of_its_last_block(open_store, arrow, no_spark):
     clicks = open_store(spark=no_spark, block_rows=2).table("clicks", "url string")
     clicks.append(arrow(clicks, *[(f"/{n}",) for n in range(5)]))
-    with pytest.raises(NotACommit, match=r"record 3 is inside a commit that goes from 0 to 4.*as_of=4\."):
+    with pytest.raises(NotACommit, match=r"record 3 is inside a commit that goes from 0 to 4.*use 4\."):
         clicks.rows(as_of=3)
 
 

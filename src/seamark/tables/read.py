@@ -372,14 +372,13 @@ def check_as_of(source: TableSource, as_of: int, last_offset: int | None) -> int
         raise NotACommit(
             f"table '{source.name}' has no record {as_of}: its last offset is "
             f"{'none, it is empty' if last_offset is None else last_offset}.",
-            hint="`seamark log` lists the offsets of each commit.",
+            hint=f"`seamark log {source.name}` lists the offsets of each commit.",
         )
     blocks = source.context.control.index.commit_holding(source.name, as_of)
     first, last = blocks[0].first_offset, blocks[-1].last_offset
     if as_of != last:
         raise NotACommit(
             f"table '{source.name}': record {as_of} is inside a commit that goes from {first} to {last}.",
-            hint=f"a table stands only at the end of a commit: use as_of={last}"
-            + (f" or as_of={first - 1}." if first else "."),
+            hint=f"a table stands only at the end of a commit: use {last}{f' or {first - 1}' if first else ''}.",
         )
     return as_of

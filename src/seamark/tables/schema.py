@@ -289,9 +289,10 @@ def _check_types(table: str, columns: list[ColumnDefinition]) -> None:
             ledger.check_hashable(column.type)
         except UnhashableType:
             raise InvalidSchema(
-                f"table '{table}': column '{column.name}' has type {column.written}, which the ledger cannot hash. "
+                f"table '{table}': column '{column.name}' has type {column.written}, which a table cannot hold. "
                 "Nothing was declared.",
-                hint="use numbers, strings, binary, dates, timestamps, structs, or arrays of these but structs.",
+                hint="use boolean, tinyint, smallint, int, bigint (or long), float, double, decimal(p,s), string, "
+                "binary, date, timestamp, timestamp_ntz, structs, or arrays of these but structs.",
             ) from None
 
 
