@@ -421,9 +421,11 @@ class DataStore:
         if table is not None and not chains and expected is None:
             return VerifyReport(0)
         report = verify_tables(self._context, table, rows=rows, replays=replay, expect=expected, on_block=on_block)
-        for name, head in chains.items() if replay else ():
+        for place, (name, head) in enumerate(chains.items() if replay else ()):
             maker = self._pipeline.maker_of(name)
             if maker is not None:
+                if on_block is not None:
+                    on_block(f"{name}, computing it again", place, len(chains))
                 report += maker.replay(name, head)
             else:  # its step was removed or renamed, or it is a root table, which has no such blocks
                 report += count_without_step(self._context, name, head)

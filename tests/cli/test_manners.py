@@ -1,6 +1,7 @@
 """How the command line behaves, whatever the verb: projects, exit codes, help, errors, pipes and secrets."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -219,6 +220,12 @@ def test_what_does_not_exist_is_refused_with_the_nearest_names(call, project, ar
     assert words[0] in as_json.error["message"] or words[0] in str(as_json.error)
 
 
+@pytest.mark.scenario("C6")
+def test_help_shows_no_type_beside_an_option_that_takes_no_value(call, project):
+    for verb in ((), ("plan",), ("reset",), ("verify",)):
+        assert "bool" not in call(*verb, "--help", folder=project).out
+
+
 # --- terminals and pipes ----------------------------------------------------------------------------------------------
 
 
@@ -230,6 +237,9 @@ def test_a_terminal_shows_a_progress_bar_and_a_pipe_does_not(project, command, o
     assert "━" in told.err
     assert "\x1b[" in told.err
     assert "\x1b" not in told.out
+
+    clock = re.findall(r"3/3 (\d+ s)", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", told.err))
+    assert clock, told.err
 
     in_a_pipe = command("verify", folder=project)
     assert (in_a_pipe.code, in_a_pipe.err) == (0, "")
@@ -256,7 +266,7 @@ def test_an_error_of_ours_is_readable_and_the_stack_trace_comes_with_debug(call,
     told = call("show", "clicks", "--as-of", "99", folder=project)
     assert told.code == 2
     assert told.err.startswith("Error: table 'clicks' has no record 99: its last offset is 5.")
-    assert "Hint: `seamark log` lists the offsets" in told.err
+    assert "Hint: `seamark log clicks` lists the offsets" in told.err
     assert "Traceback" not in told.err
     assert "NotACommit" not in told.err
 

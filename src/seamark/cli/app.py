@@ -103,11 +103,20 @@ def run(arguments: Sequence[str]) -> int:
 
 def _invoke(arguments: list[str], output: Output) -> int:
     command = get_command(app())
+    _without_types(command)
     try:
         code = command.main(arguments, prog_name="seamark", standalone_mode=False, obj=output)
     except typer.TyperException as error:
         raise _used_wrongly(error) from None
     return code if isinstance(code, int) else 0
+
+
+def _without_types(group: Any) -> None:
+    """Let help show no type beside an option that takes no value: `--yes <bool>` would ask for one."""
+    for command in (group, *group.commands.values()):
+        for option in (*command.params, command.get_help_option(typer.Context(command))):
+            if getattr(option, "is_flag", False):
+                option.metavar = ""
 
 
 # --- verbs ------------------------------------------------------------------------------------------------------------

@@ -114,11 +114,13 @@ class Output:
         if not self._shows_progress:
             yield lambda _label, _done, _total: None
             return
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
         from seamark.spark.starting import looking_on
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        # Rich's own clock stops when a count is full for the first time, and one bar may count one table after another.
+        clock = TextColumn("{task.elapsed:.0f} s", style="progress.elapsed")
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), clock)
         with Progress(*columns, console=self._errors, transient=True) as progress:
             task = progress.add_task(what, total=None)
             shown = what
