@@ -98,7 +98,7 @@ def test_rows_of_a_keyed_table_whose_token_alone_is_there_are_sent_all_the_same(
     dry.run(fail_fast=True)
     target.query(
         "INSERT INTO seamark_sink_positions SELECT sink, table_name, target, -1, '', sequence, block_hash, 0, "
-        "written + 1, at, adopted_by, suffix FROM seamark_sink_positions FINAL"
+        "written + 1, at, adopted_by, suffix, made FROM seamark_sink_positions FINAL"
     )
     with dry.control.database.write() as connection:
         connection.execute(update(sink_position).values(sequence=0))
@@ -115,7 +115,7 @@ def test_a_block_whose_token_may_be_forgotten_is_not_sent_blindly(visits):
     visits.is_in_doubt_again()
     visits.target.query(  # as if 10 000 inserts had come since
         "INSERT INTO seamark_sink_positions SELECT sink, table_name, target, sequence, block_hash, doubt_sequence, "
-        "doubt_hash, inserts - 10000, written + 1, at, adopted_by, suffix FROM seamark_sink_positions FINAL"
+        "doubt_hash, inserts - 10000, written + 1, at, adopted_by, suffix, made FROM seamark_sink_positions FINAL"
     )
     with pytest.raises(TargetConflict, match=r"would no longer be noticed if the block came twice. Nothing was sent"):
         visits.send()

@@ -121,6 +121,17 @@ def test_a_target_that_was_dropped_is_filled_after_it_was_made_ready_again(progr
     assert not one.store.run(fail_fast=True).did_something
 
 
+def test_a_log_that_was_emptied_and_of_which_nobody_knows_is_filled_whatever_it_remembers(program):
+    log = program("t", 1, 2)
+    log.run()
+    log.target.query("ALTER TABLE t DELETE WHERE 1 SETTINGS mutations_sync = 2")
+    log.target.query("DROP TABLE seamark_sink_positions")
+    with log.store.control.database.write() as connection:
+        connection.execute(delete(sink_position))
+    assert log.run().blocks == 2
+    assert log.copy() == [1, 2]
+
+
 def test_a_sink_cannot_be_declared_beside_one_that_takes_its_place(program, folder_url):
     log = program("t", name="new", adopt="old")
     with pytest.raises(InvalidSink, match=r"sink 'new' is to take the place of 'old', which is declared as well"):

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.sinks.visits import stop_at
+from tests.sinks.visits import Visits, stop_at
 
 import seamark as sm
 from seamark.errors import InvalidSink, TargetConflict
@@ -157,9 +157,8 @@ def test_every_block_that_is_said_to_be_missing_is_sent_whatever_the_target_reme
         assert visits.standing() == {(8, 5): 1, **{(number, 1): 1 for number in range(1, 5)}}
 
 
-def test_a_target_that_was_set_back_gets_what_came_since_though_it_remembers_its_tokens(local_visits):
-    """As by whoever brings back the rows and positions of yesterday."""
-    visits = local_visits
+def set_back(visits) -> None:
+    """As by whoever brings back the rows and positions of yesterday: the table still knows the tokens of today."""
     visits.write((1, 1, 1, 0.5))
     visits.send()
     for table in ("visits", "seamark_sink_positions"):
@@ -172,7 +171,75 @@ def test_a_target_that_was_set_back_gets_what_came_since_though_it_remembers_its
         visits.target.query(f"ALTER TABLE {table} DELETE WHERE 1 SETTINGS mutations_sync=2")
         visits.target.query(f"INSERT INTO {table} SELECT * FROM {table}_copy")
     visits.write((4, 1, 1, 0.5))
-    assert visits.send().blocks == 3
+
+
+def test_a_target_that_was_set_back_gets_what_came_since_though_it_remembers_its_tokens(local_visits):
+    set_back(local_visits)
+    assert local_visits.send().blocks == 3
+    assert local_visits.standing() == {(number, 1): 1 for number in range(1, 5)}
+
+
+POINTS = ["sink-set-back", "sink-block-read", "sink-block-sent", "sink-block-marked", "sink-position-kept"]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_target_that_was_set_back_is_caught_up_with_wherever_the_run_is_killed(local_visits, monkeypatch, point):
+    set_back(local_visits)
+    stop_at(point, local_visits, monkeypatch)
+    local_visits.send()
+    assert local_visits.standing() == {(number, 1): 1 for number in range(1, 5)}
+
+
+@pytest.mark.parametrize("point", [None, "sink-adopted", "sink-set-back", "sink-block-sent"])
+def test_a_target_that_was_set_back_gets_what_came_since_under_another_name_too(
+    local_visits, open_store, no_spark, folder_url, arrow, monkeypatch, point
+):
+    set_back(local_visits)
+    renamed = Visits(open_store(spark=no_spark), folder_url, arrow, name="new", adopt="out")
+    if point is not None:
+        stop_at(point, renamed, monkeypatch)
+    renamed.send()
+    assert renamed.standing() == {(number, 1): 1 for number in range(1, 5)}
+
+
+def test_a_table_that_was_made_anew_from_a_copy_is_asked_about_a_block_in_doubt(dry, server_url, arrow, monkeypatch):
+    """It has the block's rows, and does not know its token."""
+    visits = Visits(dry, server_url, arrow)
+    visits.write((1, 1, 1, 0.5))
+    visits.send()
+    visits.write((2, 1, 1, 0.5))
+    stop_at("sink-block-sent", visits, monkeypatch)
+    visits.target.query("CREATE TABLE copy AS visits")
+    visits.target.query("INSERT INTO copy SELECT * FROM visits")
+    visits.target.query("DROP TABLE visits SYNC")
+    visits.target.query("RENAME TABLE copy TO visits")
+    doubt = visits.log.head.sequence
+    with pytest.raises(TargetConflict, match=rf"go_on_after\({doubt}\) goes on after it"):
+        visits.send()
+    assert visits.standing() == {(1, 1): 1, (2, 1): 1}
+    visits.sink.go_on_after(doubt)
+    visits.write((3, 1, 1, 0.5))
+    assert visits.send().blocks == 1
+    assert visits.standing() == {(1, 1): 1, (2, 1): 1, (3, 1): 1}
+
+
+def test_a_block_in_doubt_is_not_sent_several_times_to_a_copy_that_has_had_fewer_inserts(local_visits, monkeypatch):
+    """Which insert brought what says nothing there: the block was sent until its number was great enough."""
+    visits = local_visits
+    for number in range(1, 4):
+        visits.write((number, 1, 1, 0.5))
+    visits.send()
+    before = visits.sink.position
+    visits.write((4, 1, 1, 0.5))
+    stop_at("sink-block-read", visits, monkeypatch)
+    visits.target.query("CREATE TABLE copy AS visits")
+    visits.target.query("INSERT INTO copy SELECT * FROM visits")
+    visits.target.query("DROP TABLE visits SYNC")
+    visits.target.query("RENAME TABLE copy TO visits")
+    with pytest.raises(TargetConflict, match=rf"go_on_after\({before}\) sends it"):
+        visits.send()
+    visits.sink.go_on_after(before)
+    assert visits.send().blocks == 1
     assert visits.standing() == {(number, 1): 1 for number in range(1, 5)}
 
 

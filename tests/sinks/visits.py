@@ -54,7 +54,7 @@ class Visits:
         done = f"{last.sequence}, '{last.hash}'" if last else "-1, ''"
         self.target.query(
             "INSERT INTO seamark_sink_positions SELECT sink, table_name, target, "
-            f"{done}, {doubt.sequence}, '{doubt.hash}', inserts - {blocks}, written + 1, at, adopted_by, suffix "
+            f"{done}, {doubt.sequence}, '{doubt.hash}', inserts - {blocks}, written + 1, at, adopted_by, suffix, made "
             "FROM seamark_sink_positions FINAL"
         )
 

@@ -187,7 +187,7 @@ class Sink:
             known = self._known(target)
             start = decide_start(known, self._hash_at)
             if start.adopts is not None:
-                self._adopt(target, start.adopts)
+                self._adopt(target, start.adopts, afresh=start.afresh)
             if start.anew:
                 self._begin_anew(lease, target, known)
                 report.position = None
@@ -204,11 +204,11 @@ class Sink:
         with leases.held(way, self._wait), leases.held(f"sink:{self.name}", self._wait) as lease:
             yield lease
 
-    def _adopt(self, target: Target, other: str) -> None:
+    def _adopt(self, target: Target, other: str, *, afresh: bool = False) -> None:
         """Take another sink's place: in the target, where it counts, and then in the control database."""
         control = self._context.control
         with control.leases.held(f"sink:{other}", self._wait) as theirs:
-            target.adopt(other)
+            target.adopt(other, afresh=afresh)
             faults.reached("sink-adopted")
             control.sinks.forget(theirs, other, self.table)
         log.info("sink '%s' goes on in the place of '%s'", self.name, other)
@@ -269,6 +269,18 @@ class Sink:
         if known.is_empty and self.layout.is_idempotent:
             target.void()  # what others have sent to a table that was emptied is gone as well
 
+    def _set_back(self, lease: Lease, target: Target, done: Place | None) -> None:
+        """Let everybody know that a target has less than was sent to it, before anything goes there.
+
+        The target first, under new tokens, while no block is in doubt: killed in between, the next run does it again.
+        Once the control database knows it too, a block in doubt is one of this sink's that was sent since.
+        """
+        target.mark(done, None, afresh=True)
+        faults.reached("sink-set-back")
+        self._context.control.sinks.forget(lease, self.name, self.table)
+        if done is not None:
+            self._context.control.sinks.keep(lease, self.name, self.table, done.sequence, self.where)
+
     def _send_all(
         self,
         lease: Lease,
@@ -280,9 +292,11 @@ class Sink:
     ) -> None:
         """Send the blocks that are left."""
         blocks = self._blocks_after(start.after, head)
+        done = None if start.after is None else self._place_at(start.after)
+        if start.afresh:
+            self._set_back(lease, target, done)
         if blocks and start.begun != Place.of(blocks[0]):  # else the older mark counts: it knows when the sending began
-            done = None if start.after is None else self._place_at(start.after)
-            target.mark(done, Place.of(blocks[0]), afresh=start.afresh)
+            target.mark(done, Place.of(blocks[0]))
         data = self._context.files(self.table).data
         for number, block in enumerate(blocks, 1):
             assert block.slice_hash is not None, "a block with offsets has a slice"

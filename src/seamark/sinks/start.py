@@ -55,13 +55,19 @@ class Known:
     def may_remember(self) -> bool:
         """Whether the target may take blocks for such as it has, because it had them before somebody emptied it.
 
-        A marker without a block was written when the target was begun anew, and its tokens are new ones already.
+        A marker without a block was written when the target was begun anew, and its tokens are new ones already. Of a
+        target of records that cancel each other nobody knows whether it was emptied: they may all be there.
         """
         if self.is_new:
             return False
         if self.is_sent_here or any(marker.places for marker in self.markers.values()):
             return True
-        return self.layout.is_idempotent and self.sink not in self.markers
+        return self.sink not in self.markers and self.layout.shape is not Shape.DIFF
+
+    def sent_by(self, sink: str) -> int:
+        """The last block that a sink has sent to this target, as far as the control database knows; -1 if none."""
+        known = [self.sent] if sink == self.sink else [each for each in self.carried if each.sink == sink]
+        return max((each.sequence for each in known if each is not None and each.is_in(self.where)), default=-1)
 
 
 def decide_start(known: Known, hash_at: HashAt) -> Start:
@@ -83,12 +89,12 @@ def decide_start(known: Known, hash_at: HashAt) -> Start:
         return _without_marker(known, marker, hash_at)
     for place in marker.places:
         _refuse_another_chain(known, place, hash_at)
-    return replace(_after(known, marker), adopts=adopts)
+    return replace(_after(known, marker, known.sent_by(adopts or known.sink)), adopts=adopts)
 
 
-def _after(known: Known, marker: Marker) -> Start:
+def _after(known: Known, marker: Marker, sent: int) -> Start:
     done = None if marker.done is None else marker.done.sequence
-    if known.is_sent_here and known.sent is not None and known.sent.sequence > (-1 if done is None else done):
+    if sent > (-1 if done is None else done):
         # The target was set back, to a copy perhaps: it may know blocks still that it does not have any more.
         if marker.doubt is None or known.layout.is_idempotent:
             return Start(done, afresh=True)

@@ -108,8 +108,11 @@ class Target(Protocol):
     def void(self) -> None:
         """Let the target, which holds no row, remember that it has nothing of any sink."""
 
-    def adopt(self, sink: str) -> None:
-        """Go on in another sink's place, from where it was, all or nothing: it must not go on then."""
+    def adopt(self, sink: str, *, afresh: bool = False) -> None:
+        """Go on in another sink's place, from where it was, all or nothing: it must not go on then.
+
+        `afresh` as in `mark`, and in the same step: nobody else knows that it is needed once the place is taken.
+        """
 
     def send(self, block: BlockEntry, slice_path: Path, *, in_doubt: bool) -> None:
         """Insert a block's records, all or none, and not again if the target has had this block.

@@ -323,6 +323,17 @@ def set_memory(table: str, settings: dict[str, int]) -> str:
     return f"ALTER TABLE {table} MODIFY SETTING {', '.join(f'{name} = {value}' for name, value in settings.items())}"
 
 
+def which_table(database: str, table: str, *, replicated: bool) -> str:
+    """Which table of this name it is, as an expression; empty where that is not known.
+
+    Another replica is another table, and knows the same inserts all the same.
+    """
+    if replicated:
+        return "''"
+    ours = f"database = {text(database)} AND name = {text(table)}"
+    return f"(SELECT if(empty(max(uuid)), '', toString(max(uuid))) FROM system.tables WHERE {ours})"
+
+
 def newest_insert(database: str, table: str, *, replicated: bool) -> str:
     """How many inserts a table has had, as an expression that grows by one with each part that is inserted.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 
 from seamark.sinks.clickhouse.connection import Connection, Row
-from seamark.sinks.clickhouse.ddl import ask_columns, newest_insert
+from seamark.sinks.clickhouse.ddl import ask_columns, newest_insert, which_table
 from seamark.sinks.clickhouse.types import quoted, text
 from seamark.sinks.target import Marker, Place, Trace
 
@@ -16,6 +16,7 @@ MARKERS = "seamark_sink_positions"
 # may or may not be there. `inserts` is the number of the newest insert at that time: whether the table still remembers
 # the block's token can be told by how many came since. `adopted_by` names the sink that goes on in this one's place.
 # `suffix` ends the tokens of this sink's blocks: with a new one the table takes them for blocks that it never had.
+# `made` is which table of this name it was: one that was made anew, from a copy perhaps, knows none of the tokens.
 _COLUMNS = {
     "sink": "String",
     "table_name": "String",
@@ -29,6 +30,7 @@ _COLUMNS = {
     "at": "DateTime64(3, 'UTC')",
     "adopted_by": "String",
     "suffix": "String",
+    "made": "String",
 }
 _NAMES = ", ".join(_COLUMNS)
 _NONE = Place(-1, "")
@@ -64,9 +66,10 @@ class Markers:
     def read(self, *, replicated: bool, window: tuple[int, int | None]) -> dict[str, Marker]:
         """The marker of each sink that has one, by name. A doubt is covered while the window holds its token."""
         newest = newest_insert(self._database, self._target, replicated=replicated)
+        stands = which_table(self._database, self._target, replicated=replicated)
         rows = self._connection.query(
             f"SELECT {_NAMES}, toUnixTimestamp64Milli(at) AS millis, dateDiff('second', at, now64(3, 'UTC')) AS age, "
-            f"{newest} AS newest FROM {self._table} "
+            f"{newest} AS newest, {stands} AS stands FROM {self._table} "
             f"WHERE {self._asked} ORDER BY sink, written DESC, sequence DESC LIMIT 1 BY sink, table_name, target"
         )
         ours = (self._carried, self._target)
@@ -100,19 +103,22 @@ class Markers:
         written, suffix = self._written(self._sink) + 1, secrets.token_hex(4) if afresh else row["suffix"]
         inserts = newest_insert(self._database, self._target, replicated=replicated)
         values = f"{done.sequence}, {text(done.hash)}, {doubt.sequence}, {text(doubt.hash)}, {inserts}, {written}"
-        self._insert(f"SELECT {self._names}, {values}, now64(3, 'UTC'), '', {text(suffix)}")
+        made = which_table(self._database, self._target, replicated=replicated)
+        self._insert(f"SELECT {self._names}, {values}, now64(3, 'UTC'), '', {text(suffix)}, {made}")
         self._rows[self._sink] = {**row, "written": written, "suffix": suffix}
 
-    def adopt(self, other: str) -> None:
+    def adopt(self, other: str, *, afresh: bool = False) -> None:
         """Go on in another sink's place, from where it was: its marker becomes this sink's, and the marker says so.
 
-        Both rows are one insert, so that at any time one of the two sinks goes on, and never both.
+        Both rows are one insert, so that at any time one of the two sinks goes on, and never both; and if new tokens
+        are needed (`afresh`), it goes on with new ones whenever it is stopped.
         """
         row, written = self._rows[other], self._written(self._sink) + 1
+        row = {**row, "suffix": secrets.token_hex(4)} if afresh else row
         values = [str(row["sequence"]), text(row["block_hash"]), str(row["doubt_sequence"]), text(row["doubt_hash"])]
         values += [str(row["inserts"]), f"if(is_new, {written}, {row['written'] + 1})"]
         values += [f"fromUnixTimestamp64Milli(toInt64({row['millis']}), 'UTC')", f"if(is_new, '', {text(self._sink)})"]
-        values += [text(row["suffix"])]
+        values += [text(row["suffix"]), text(row["made"])]
         sink = f"if(is_new, {text(self._sink)}, {text(other)})"
         names = self._names.removeprefix(text(self._sink))
         self._insert(f"SELECT {sink}{names}, {', '.join(values)} FROM (SELECT arrayJoin([true, false]) AS is_new)")
@@ -123,7 +129,7 @@ class Markers:
         """Forget what any sink has sent to this target, whatever the table: it holds nothing, or is a new one."""
         self._insert(
             "SELECT sink, table_name, target, -1, '', -1, '', 0, max(written) + 1, now64(3, 'UTC'), '', "
-            "argMax(suffix, written) "
+            "argMax(suffix, written), '' "
             f"FROM {self._table} WHERE target = {text(self._target)} GROUP BY sink, table_name, target"
         )
         for row in self._rows.values():
@@ -141,7 +147,9 @@ def _marker(row: Row, most: int, seconds: int | None) -> Marker:
     return Marker(
         done=_place(row["sequence"], row["block_hash"]),
         doubt=_place(row["doubt_sequence"], row["doubt_hash"]),
-        is_covered=row["newest"] - row["inserts"] < most and (seconds is None or row["age"] < seconds),
+        is_covered=row["made"] in ("", row["stands"])
+        and 0 <= row["newest"] - row["inserts"] < most
+        and (seconds is None or row["age"] < seconds),
         adopted_by=row["adopted_by"] or None,
     )
 

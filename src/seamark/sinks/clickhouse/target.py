@@ -170,9 +170,9 @@ class ClickHouseTarget:
         """Let the target, which holds no row, remember that it has nothing of any sink."""
         self._markers.void()
 
-    def adopt(self, sink: str) -> None:
-        """Go on in another sink's place, from where it was."""
-        self._markers.adopt(sink)
+    def adopt(self, sink: str, *, afresh: bool = False) -> None:
+        """Go on in another sink's place, from where it was; `afresh`: under tokens that the table never had."""
+        self._markers.adopt(sink, afresh=afresh)
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
