@@ -100,17 +100,22 @@ CUTS: dict[str, tuple[list[tuple[int, int | None, bool]], str | None]] = {
     "a delete that says another one": ([(1, 5, False), (1, 6, True)], None),
     "a second life with another one": ([(1, 5, False), (1, 5, True), (2, 6, False)], None),
     "lives that nobody has seen": ([(1, 5, False), (1, None, True), (2, 6, True), (3, 7, False)], None),
+    "another value in a life that ended": ([(1, 5, False), (2, 6, False), (2, None, True)], "changes from 5 to 6"),
+    "another value that comes after the end": ([(2, 5, False), (2, 5, True), (1, 6, False)], None),
+    "another value of the life before": ([(1, 5, False), (1, None, True), (2, 6, False), (1, 7, False)], None),
+    "a value that only the end tells": ([(3, None, False), (5, 6, True), (4, 7, False)], None),
+    "a second delete that says another one": ([(3, None, False), (5, 6, True), (5, 8, True)], None),
 }
 
 
 @pytest.mark.scenario("D38")
-@pytest.mark.parametrize("rule", ["overwrite", "keep"])
-def test_whether_a_column_is_constant_does_not_depend_on_where_runs_are_cut(ds, rule):
+@pytest.mark.parametrize(("rule", "fast_deletes"), [("overwrite", False), ("keep", True)])
+def test_whether_a_column_is_constant_does_not_depend_on_where_runs_are_cut(ds, rule, fast_deletes):
     def run(name: str, *, cut: bool) -> sm.Diff:
         log = ds.table(f"{name}_log", "VisitID long, y_VisitVersion int, CounterID int, gone boolean")
         diff = ds.diff(
             name, key="VisitID", fast_version="y_VisitVersion", multiplier=1000, logs=[log], deleted="gone",
-            merge={"CounterID": rule}, constant=["CounterID"],
+            merge={"CounterID": rule}, constant=["CounterID"], fast_deletes=fast_deletes,
         )  # fmt: skip
         for turn in zip_longest(*[given for given, _ in CUTS.values()]):
             log.append(rows(log, *[(visit, *row) for visit, row in enumerate(turn) if row]))

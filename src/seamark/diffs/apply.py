@@ -37,6 +37,7 @@ from seamark.diffs.level import (
     asleep,
     column_names,
     gone,
+    heard_name,
     known_side,
     level_of,
     lines_name,
@@ -46,7 +47,7 @@ from seamark.diffs.level import (
     stored_side,
     told_name,
 )
-from seamark.diffs.lives import NO_VERSION, Life, applied, columns_of
+from seamark.diffs.lives import HEARD, NO_VERSION, Life, applied, columns_of
 from seamark.diffs.result import result_columns
 from seamark.tables.frames import quoted
 from seamark.tables.schema import Column as TableColumn
@@ -150,6 +151,8 @@ def _read(spec: DiffSpec, log: DiffLog) -> list[Stage]:
         _next(name): F.when(count == 0, facts[name]).when(count == 1, one[name]).otherwise(several[name])
         for name in facts
     }
+    if spec.constant:
+        after[heard_name(log)] = after[_next(HEARD)]
     reduction = F.when(count > 1, F.reduce(told, _as_struct(facts), follow))
     return [*_told(spec, log), {_SEVERAL: reduction}, after]
 
@@ -182,6 +185,7 @@ def _life(spec: DiffSpec, log: DiffLog) -> Life:
         late=F.lit(0),
         untold=F.lit(False),
         too_large=F.lit(None).cast("string"),
+        heard=F.array().cast("array<bigint>"),
         state={c.name: F.when(lives, _col(state_name(c.name))) for c in columns_of(spec, log)},
     )
 

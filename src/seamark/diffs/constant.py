@@ -1,7 +1,8 @@
 """Columns that a visit never changes, by which its target may be ordered: one value in all records of a life.
 
 The versions of a life are all greater than the one at which the life before it ended, so they tell lives apart. It does
-not matter which records a run reads together, or whether they led to a record of the diff.
+not matter which records a run reads together, or whether they led to a record of the diff. A record that comes too late
+for its life says nothing of it: the value of a life that is over may not be known any more.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from seamark.diffs.declare import DiffLog, DiffSpec
-from seamark.diffs.level import ENDS, WIDE_BY_VERSION, old, stored_side, told_name, written_records
+from seamark.diffs.level import ENDS, WIDE_BY_VERSION, heard_name, old, stored_side, told_name, written_records
 from seamark.diffs.lives import Record
 from seamark.diffs.news import brought_by
 from seamark.tables.frames import quoted
 from seamark.tables.types import spark_name
 
-# Of one thing that is said of a column: of which life, what, and whether that life has a row or a record.
+# Of one thing that is said of a column: of which life, what, and whether that life is to be looked at for it.
 _LIFE, _VALUE, _STANDS, _IS_DELETE, _VALUES = "its life", "its value", "it stands", "of a delete", "its values"
 _WRITTEN = "its written"
 
@@ -70,7 +71,7 @@ def _lives_name(column: str) -> str:
 
 
 def _lives(said: Column) -> Column:
-    """The lives that have a row or a record, each with the values that it has in a column."""
+    """The lives that have a row, a record or a value, each with the values that it has in a column."""
     lives = F.array_distinct(F.transform(F.filter(said, lambda one: one[_STANDS]), lambda one: one[_LIFE]))
     return F.transform(lives, lambda life: F.struct(life.alias(_LIFE), _values(said, life).alias(_VALUES)))
 
@@ -92,36 +93,39 @@ def _life_of(version: Column) -> Column:
 def _said(spec: DiffSpec, records: Column, name: str) -> Column:
     """What is said of a column: by the row that stood, by the logs, and by the records that are written.
 
-    A life whose row stood, or of which something is written, must have a value. What only a log says may be of a life
-    that has not begun: nothing comes of it.
+    A life whose row stood, or of which something is written, must have a value. Of others nothing is needed, and no two
+    values may be said.
     """
     kind = spark_name(spec.log_schema.column(name).type)
 
-    def entry(version: Column, value: Column, *, stands: bool = True, is_delete: Column | None = None) -> Column:
+    def entry(version: Column, value: Column, stands: Column, is_delete: Column) -> Column:
         return F.struct(
             _life_of(version).alias(_LIFE),
             value.cast(kind).alias(_VALUE),
-            F.lit(stands).alias(_STANDS),
-            (F.lit(False) if is_delete is None else is_delete).alias(_IS_DELETE),
+            stands.alias(_STANDS),
+            is_delete.alias(_IS_DELETE),
         )
+
+    yes, no = F.lit(True), F.lit(False)
 
     stood = stored_side(spec, old)
     version = stood.fast.version.cast("bigint")
     rows = [stood.state[name]] if name in stood.state else []
     rows += [stood.fast.wide[name]] if stood.fast.wide is not None and _is_wide(spec, name) else []
-    known = F.array(*[F.when(version.isNotNull(), entry(version, value)) for value in rows])
+    known = F.array(*[F.when(version.isNotNull(), entry(version, value, yes, no)) for value in rows])
 
     def told(log: DiffLog) -> Column:
         def of(record: Record) -> Column:
             value = record.values.get(name, F.lit(None))
             if _is_wide(spec, name):
                 value = F.coalesce(value, _col(WIDE_BY_VERSION)[record.fast][name])
-            return entry(record.fast, value, stands=False, is_delete=record.deletes)
+            told = entry(record.fast, value, value.isNotNull() & ~record.deletes, record.deletes)
+            return F.when(F.array_contains(_col(heard_name(log)), record.offset), told)
 
         return brought_by(spec, log, _col(told_name(log)), of)
 
     fast = spec.fast_version.name
-    written = F.transform(records, lambda record: entry(record[fast].cast("bigint"), record[name]))
+    written = F.transform(records, lambda record: entry(record[fast].cast("bigint"), record[name], yes, no))
     return F.array_compact(F.concat(known, *[told(log) for log in spec.logs], written))
 
 

@@ -113,6 +113,11 @@ def told_name(log: DiffLog) -> str:
     return f"told {log.number}"
 
 
+def heard_name(log: DiffLog) -> str:
+    """The column of the offsets of those records of a log that did not come too late for the life they are about."""
+    return f"heard {log.number}"
+
+
 def written_records(spec: DiffSpec) -> Column:
     """The records that the diff writes of a visit, in their order."""
     parts = []

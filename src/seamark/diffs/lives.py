@@ -20,12 +20,14 @@ from seamark.diffs.declare import DiffLog, DiffSpec
 from seamark.diffs.merge import MergeColumn
 
 NO_VERSION = "CAST(NULL AS BIGINT)"
+HEARD = "its heard"
 
 
 @dataclass(frozen=True)
 class Record:
-    """A record of a log: its fast version, what it does, and the values that it brings."""
+    """A record of a log: its offset, its fast version, what it does, and the values that it brings."""
 
+    offset: Column
     fast: Column
     takes_back: Column
     deletes: Column
@@ -40,7 +42,8 @@ class Life:
     told of in it. `mark` is the newest version of the lives that are over, NULL if there is none. `same` says whether
     it is still the life that stood before the log, and `ended` holds the newest version of each life that the log has
     ended. `late` counts records that came too late; `untold` is whether a delete did not say which version it ends;
-    `too_large` names a column whose sum does not fit. `state` has the columns that the log brings.
+    `too_large` names a column whose sum does not fit; `heard` holds the offsets of the records that brought or ended a
+    life, where that matters. `state` has the columns that the log brings.
     """
 
     fast: Column
@@ -51,6 +54,7 @@ class Life:
     late: Column
     untold: Column
     too_large: Column
+    heard: Column
     state: Mapping[str, Column]
 
     @property
@@ -65,6 +69,7 @@ class Life:
             "its late": self.late,
             "its untold": self.untold,
             "its sum": self.too_large,
+            HEARD: self.heard,
             **self.state,
         }
 
@@ -80,6 +85,7 @@ class Life:
             late=facts["its late"],
             untold=facts["its untold"],
             too_large=facts["its sum"],
+            heard=facts[HEARD],
             state={name: facts[name] for name in columns},
         )
 
@@ -112,6 +118,9 @@ def applied(spec: DiffSpec, log: DiffLog, life: Life, record: Record) -> Life:
         late=life.late + F.when(happens.is_late, 1).otherwise(0),
         untold=life.untold | happens.is_untold,
         too_large=F.coalesce(*too_large),
+        heard=F.when(happens.counts | happens.ends, F.concat(life.heard, F.array(record.offset))).otherwise(life.heard)
+        if spec.constant
+        else life.heard,
         state=state,
     )
 

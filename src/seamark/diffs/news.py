@@ -184,6 +184,7 @@ def _without_withdrawn(kept: Column, record: Column) -> Column:
 def record_of(spec: DiffSpec, log: DiffLog, entry: Column) -> Record:
     """An entry of the records of a log, as it is applied."""
     return Record(
+        offset=entry[_OFFSET],
         fast=entry[_FAST],
         takes_back=entry[_TAKES_BACK] if log.is_keyed else F.lit(False),
         deletes=entry[_DELETES] if log.deletes_by is not None else F.lit(False),
