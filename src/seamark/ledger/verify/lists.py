@@ -16,6 +16,9 @@ from seamark.ledger.verify.pages import BrokenPages, Page, level_bytes
 from seamark.ledger.verify.thrift import Bytes
 
 Places: TypeAlias = npt.NDArray[np.int64]
+Run: TypeAlias = tuple[int, int]  # its first item, and how many it has
+
+_AT_ONCE = 1 << 16  # items whose levels are looked at together, so that a few bytes never become many
 
 
 def row_starts(data: Bytes, pages: Sequence[Page], codec: str, deepest: int, rows: int) -> Places:
@@ -27,9 +30,11 @@ def row_starts(data: Bytes, pages: Sequence[Page], codec: str, deepest: int, row
     items = count = 0
     for page in pages:
         levels = level_bytes(data, page, codec)
-        for places in _rows_in(levels, deepest.bit_length(), page.values, rows - count):
+        for places in _rows_in(levels, deepest.bit_length(), page.values, rows):
             found.append(places + items)
             count += len(places)
+            if count > rows:
+                raise BrokenPages(f"the levels of a column are those of more than {rows} rows")
         items += page.values
     if count != rows:
         raise BrokenPages(f"the levels of a column are those of {count} rows, and not of {rows}")
@@ -37,29 +42,65 @@ def row_starts(data: Bytes, pages: Sequence[Page], codec: str, deepest: int, row
 
 
 def _rows_in(levels: bytes, width: int, values: int, most: int) -> Iterator[Places]:
-    """Where rows begin in a page, run after run."""
+    """Where rows begin in a page, a great many runs at a time: each row may have two of its own."""
+    packed: list[Run] = []
+    zeros: list[Run] = []
+    told: list[bytes] = []
+    held = 0
+    for run, bits in _runs(levels, width, values, most):
+        if bits:
+            packed.append(run)
+            told.append(bits)
+        else:
+            zeros.append(run)
+        held += run[1]
+        if held >= _AT_ONCE:
+            yield _places(packed, told, zeros, width)
+            packed, zeros, told, held = [], [], [], 0
+    yield _places(packed, told, zeros, width)
+
+
+def _runs(levels: bytes, width: int, values: int, most: int) -> Iterator[tuple[Run, bytes]]:
+    """The runs of a page in which rows may begin, each with its levels bit by bit; without them if all are 0."""
+    zero = bytes((width + 7) // 8)
     place = done = 0
     while done < values:
         header, place = _varint(levels, place)
-        if header & 1:  # groups of eight levels, bit by bit
-            size = (header >> 1) * width
-            told = np.frombuffer(levels[place : place + size], np.uint8)
-            if len(told) < size:
-                raise BrokenPages("the levels of a page end too early")
-            bits = np.unpackbits(told, bitorder="little").reshape(-1, width)
-            length = min(len(bits), values - done)
-            places = np.flatnonzero(bits[:length].max(axis=1) == 0).astype(np.int64)
-        else:  # one level, so many times
-            size, length = (width + 7) // 8, min(header >> 1, values - done)
-            is_zero = not any(levels[place : place + size])
-            if is_zero and length > most:
-                raise BrokenPages(f"the levels of a column are those of more than {most} rows")
-            places = np.arange(length if is_zero else 0, dtype=np.int64)
+        length, left = header >> 1, values - done
         if length == 0:
             raise BrokenPages("the levels of a page go on without an end")
-        most -= len(places)
-        yield places + done
-        place, done = place + size, done + length
+        if header & 1:  # groups of eight levels
+            end = place + length * width
+            if end > len(levels):
+                raise BrokenPages("the levels of a page end too early")
+            length = min(length * 8, left)  # the last groups may have more than there are items
+            for first in range(0, length, _AT_ONCE):
+                bits = levels[place + first // 8 * width : min(place + (first + _AT_ONCE) // 8 * width, end)]
+                yield (done + first, min(_AT_ONCE, length - first)), bits
+            place = end
+        else:  # one level, so many times
+            length = min(length, left)
+            if levels.startswith(zero, place):
+                if length > most:
+                    raise BrokenPages(f"the levels of a column are those of more than {most} rows")
+                yield (done, length), b""
+            place += len(zero)
+        done += length
+
+
+def _places(packed: Sequence[Run], told: Sequence[bytes], zeros: Sequence[Run], width: int) -> Places:
+    """Where rows begin in some runs: with every item of level 0."""
+    bits = np.unpackbits(np.frombuffer(b"".join(told), np.uint8), bitorder="little")
+    items = _items(packed)
+    levels = bits.reshape(-1, width)[: len(items)]
+    return np.sort(np.concatenate([items[levels.max(axis=1) == 0], _items(zeros)]))
+
+
+def _items(runs: Sequence[Run]) -> Places:
+    """All items of some runs."""
+    begins, lengths = np.array(runs, np.int64).reshape(-1, 2).T
+    before = np.cumsum(lengths) - lengths
+    return np.arange(lengths.sum(), dtype=np.int64) + np.repeat(begins - before, lengths)
 
 
 def _varint(data: bytes, place: int) -> tuple[int, int]:

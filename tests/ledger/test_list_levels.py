@@ -1,0 +1,102 @@
+"""Where rows begin in a column of lists: levels that are cut, that lie, and that would unfold to a great many."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from seamark.ledger.verify.lists import row_starts, widest_batch
+from seamark.ledger.verify.pages import BrokenPages, Page
+
+
+def varint(number: int) -> bytes:
+    return bytes([number & 0x7F | 0x80]) + varint(number >> 7) if number > 0x7F else bytes([number])
+
+
+def packed(*levels: int) -> bytes:
+    """Levels 0 and 1 bit by bit, in whole groups of eight."""
+    groups = (len(levels) + 7) // 8
+    return varint(groups << 1 | 1) + np.packbits(np.array(levels, np.uint8), bitorder="little").tobytes()
+
+
+def repeated(level: int, times: int) -> bytes:
+    return varint(times << 1) + bytes([level])
+
+
+def starts_of(levels: bytes, items: int, rows: int) -> list[int]:
+    """Where the rows of a column begin that has one page with these levels."""
+    body = len(levels).to_bytes(4, "little") + levels
+    data = pa.compress(body, codec="zstd", asbytes=True)
+    page = Page(is_dictionary=False, unpacked=len(body), values=items, is_prefixed=False, start=0, packed=len(data))
+    return row_starts(data, [page], "zstd", 1, rows).tolist()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_runs_of_every_kind_and_length_are_counted(seed):
+    chance = random.Random(seed)
+    written, levels = packed(*[0] * 8), [0] * 8
+    for _ in range(10):
+        if chance.random() < 0.5:
+            count = 8 * chance.choice([1, 2, 9_000])  # more than are looked at together
+            more = [int(bit) for bit in f"{chance.getrandbits(count):0{count}b}"]
+            written += packed(*more)
+        else:
+            more = [chance.randint(0, 1)] * chance.choice([1, 9, 70_000])
+            written += repeated(more[0], len(more))
+        levels += more
+    written, levels = written + packed(*[0] * 8), levels + [0] * 8
+    cut = len(levels) - chance.randint(0, 7)  # the last group may have more than there are items
+    wanted = [place for place, level in enumerate(levels[:cut]) if level == 0]
+    assert starts_of(written, cut, len(wanted)) == [*wanted, cut]
+
+
+@pytest.mark.scenario("L66")
+@pytest.mark.parametrize("kind", ["bit by bit", "one run", "many runs"])
+def test_levels_of_a_great_many_rows_are_given_up_before_they_are_unfolded(kind):
+    items = 1 << 25
+    if kind == "bit by bit":
+        levels = varint(items // 8 << 1 | 1) + bytes(items // 8)
+    elif kind == "one run":
+        levels = repeated(0, items)
+    else:
+        levels = repeated(0, 900) * 40_000
+    tracemalloc.start()
+    with pytest.raises(BrokenPages, match="more than 1000 rows"):
+        starts_of(levels, items, 1000)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 32 << 20
+
+
+@pytest.mark.parametrize(
+    ("levels", "told"),
+    [
+        (b"", "end too early"),
+        (packed(0, 1, 0)[:-1], "end too early"),
+        (b"\x80" * 20, "end too early"),
+        (repeated(0, 0), "without an end"),
+        (varint(1), "without an end"),
+        (repeated(0, 2), "end too early"),
+        (repeated(0, 4), "more than 3 rows"),
+        (repeated(0, 1) + repeated(1, 3), "those of 1 rows, and not of 3"),
+    ],
+)
+def test_levels_that_are_not_those_of_the_rows_are_refused(levels, told):
+    with pytest.raises(BrokenPages, match=told):
+        starts_of(levels, 4, 3)
+
+
+def test_a_batch_holds_its_items_and_every_page_that_it_has_a_part_of():
+    def page(values: int, unpacked: int) -> Page:
+        return Page(is_dictionary=False, unpacked=unpacked, values=values, is_prefixed=False, start=0, packed=0)
+
+    starts = np.array([0, 2, 4, 10], np.int64)
+    whole = [page(4, 100), page(6, 1000)]
+    assert [widest_batch(starts, whole, 1, rows) for rows in (1, 2, 3)] == [1006, 1006, 1110]
+    across = [page(3, 100), page(7, 1000)]
+    assert [widest_batch(starts, across, 1, rows) for rows in (1, 2, 3)] == [1102, 1104, 1110]
+    assert widest_batch(starts, [page(4, 5000), page(6, 1000)], 1, 1) == 5002
