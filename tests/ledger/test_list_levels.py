@@ -11,6 +11,7 @@ import pytest
 
 from seamark.ledger.verify.lists import row_starts, widest_batch
 from seamark.ledger.verify.pages import BrokenPages, Page
+from seamark.ledger.verify.unpacking import Chunk, TooLarge, list_rows
 
 
 def varint(number: int) -> bytes:
@@ -100,3 +101,24 @@ def test_a_batch_holds_its_items_and_every_page_that_it_has_a_part_of():
     across = [page(3, 100), page(7, 1000)]
     assert [widest_batch(starts, across, 1, rows) for rows in (1, 2, 3)] == [1102, 1104, 1110]
     assert widest_batch(starts, [page(4, 5000), page(6, 1000)], 1, 1) == 5002
+
+
+@pytest.mark.scenario("L66")
+def test_lists_whose_levels_would_be_too_many_to_look_at_are_refused():
+    def chunk(unpacked: int) -> Chunk:
+        page = Page(is_dictionary=False, unpacked=unpacked, values=1000, is_prefixed=False, start=0, packed=0)
+        return Chunk("x", 8, (page, page), deepest=1)
+
+    with pytest.raises(TooLarge, match="would unpack from 3 to 20971520 bytes, in 7 rows"):
+        list_rows(b"abc", chunk(10 << 20), 7, 7, 1000)
+    with pytest.raises(TooLarge, match="would unpack from 3 to 2000 bytes, in 2000000 rows"):
+        list_rows(b"abc", chunk(1000), 2_000_000, 1000, 1000)
+
+
+@pytest.mark.parametrize(("is_prefixed", "rows"), [(False, 100), (True, 7)])
+def test_a_value_that_repeats_the_one_before_it_may_be_as_large_as_its_page(is_prefixed, rows):
+    levels = repeated(0, 100)
+    page = Page(
+        is_dictionary=False, unpacked=10_000, values=100, is_prefixed=is_prefixed, start=0, packed=0, levels=len(levels)
+    )
+    assert list_rows(levels, Chunk("x", None, (page,), deepest=1), 100, 100, 100_000) == rows
