@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import random
 import tracemalloc
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from seamark.ledger.verify.lists import row_starts, widest_batch
 from seamark.ledger.verify.pages import BrokenPages, Page
-from seamark.ledger.verify.unpacking import Chunk, TooLarge, list_rows
+from seamark.ledger.verify.unpacking import Chunk, TooLarge, list_rows, rows_at_a_time
 
 
 def varint(number: int) -> bytes:
@@ -122,3 +124,13 @@ def test_a_value_that_repeats_the_one_before_it_may_be_as_large_as_its_page(is_p
         is_dictionary=False, unpacked=10_000, values=100, is_prefixed=is_prefixed, start=0, packed=0, levels=len(levels)
     )
     assert list_rows(levels, Chunk("x", None, (page,), deepest=1), 100, 100, 100_000) == rows
+
+
+@pytest.mark.scenario("L66")
+def test_a_long_text_that_a_dictionary_names_in_every_list_is_read_a_few_rows_at_a_time():
+    rows, long = 5000, 100_000
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array(["x" * long]))
+    lists = pa.ListArray.from_arrays(pa.array(range(rows + 1), pa.int32()), texts)
+    stream = io.BytesIO()
+    pq.write_table(pa.table({"x": lists}), stream, compression="zstd", store_schema=False)
+    assert 10 < rows_at_a_time(stream.getvalue(), pq.ParquetFile(stream)) <= (16 << 20) // long
