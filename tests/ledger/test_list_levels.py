@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from seamark.ledger.verify.footer import row_groups
 from seamark.ledger.verify.lists import row_starts, widest_batch
-from seamark.ledger.verify.pages import BrokenPages, Page
+from seamark.ledger.verify.pages import BrokenPages, Page, pages_of
 from seamark.ledger.verify.unpacking import Chunk, TooLarge, list_rows, rows_at_a_time
 
 
@@ -91,6 +92,21 @@ def test_levels_of_a_great_many_rows_are_given_up_before_they_are_unfolded(kind)
 def test_levels_that_are_not_those_of_the_rows_are_refused(levels, told):
     with pytest.raises(BrokenPages, match=told):
         starts_of(levels, 4, 3)
+
+
+def test_levels_that_are_not_written_as_runs_are_refused():
+    stream = io.BytesIO()
+    pq.write_table(pa.table({"x": [[1, 2], [3]]}), stream, use_dictionary=False, compression="none")
+    as_runs, bit_by_bit = b"\x15\x06\x15\x06", b"\x15\x06\x15\x08"  # of the page header: how levels are written
+    data = stream.getvalue()
+    for written, is_read in ((data, True), (data.replace(as_runs, bit_by_bit, 1), False)):
+        (column,) = row_groups(written)[0].columns
+        pages = list(pages_of(written, column.start, column.size))
+        if is_read:
+            assert row_starts(written, pages, "", 1, 2).tolist() == [0, 2, 3]
+        else:
+            with pytest.raises(BrokenPages, match="in a way of long ago"):
+                row_starts(written, pages, "", 1, 2)
 
 
 def test_a_batch_holds_its_items_and_every_page_that_it_has_a_part_of():
