@@ -301,7 +301,7 @@ def test_a_page_that_unpacks_to_hundreds_of_megabytes_is_not_unpacked(tmp_path):
 
 
 @pytest.mark.scenario("L66")
-def test_a_list_of_a_hundred_million_items_in_a_few_bytes_is_not_unpacked(tmp_path):
+def test_a_list_of_twenty_million_items_in_a_few_bytes_is_not_unpacked(tmp_path):
     field = ledger.DataField("x", ledger.DataTypeList(ledger.DataTypeOption(ledger.DataTypeInt64())))
     forged = Forged(tmp_path / "bomb", ledger.DataSchema((field,)))
     items = pa.repeat(pa.scalar(7, INT), 20_000_000)

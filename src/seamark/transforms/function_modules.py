@@ -85,9 +85,8 @@ def _found(name: str) -> ModuleFile | None:
     for finder in sys.meta_path:
         try:
             spec = finder.find_spec(name, around.folders if around else None)
-        except (
-            Exception
-        ):  # a finder of some package's: Python's own come after it, and answer for the project's modules
+        except Exception:
+            # A finder of some package's: Python's own come after it, and answer for the project's modules.
             log.debug("%r cannot say where module '%s' is", finder, name, exc_info=True)
             continue
         if spec is not None:
