@@ -105,9 +105,15 @@ class DiffSituation:
         return self.spec.is_over(self.times.oldest, self.now)
 
     @property
+    def has_moved(self) -> bool:
+        """Whether a position is not where the state says: a run would refuse, also where nothing seems to wait."""
+        return any(self.read_upto.get(entry.table, entry.after) != entry.after for entry in self.logs)
+
+    @property
     def is_settled(self) -> bool:
         """Whether a run would do nothing."""
-        return not (self.has_records or self.due or self.older or self.expires or self.watermark_waits)
+        waits = self.has_records or self.due or self.older or self.expires or self.watermark_waits
+        return not (waits or self.has_moved)
 
 
 def look(context: TableContext, spec: DiffSpec, known: Known) -> DiffSituation:
