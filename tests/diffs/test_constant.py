@@ -105,6 +105,8 @@ CUTS: dict[str, tuple[list[tuple[int, int | None, bool]], str | None]] = {
     "another value of the life before": ([(1, 5, False), (1, None, True), (2, 6, False), (1, 7, False)], None),
     "a value that only the end tells": ([(3, None, False), (5, 6, True), (4, 7, False)], None),
     "a second delete that says another one": ([(3, None, False), (5, 6, True), (5, 8, True)], None),
+    "late news, and then a second life": ([(2, 5, False), (2, 5, True), (1, 6, False), (3, 7, False)], None),
+    "late news of a life that nobody has seen": ([(2, 5, True), (1, 6, False)], None),
 }
 
 
