@@ -9,7 +9,7 @@ from tests.sinks.visits import Visits, stop_at
 
 import seamark as sm
 from seamark.control.schema import sink_position
-from seamark.errors import InvalidSink, LeaseHeld, TargetConflict
+from seamark.errors import InvalidSink, LeaseHeld, TargetConflict, TargetMismatch
 from seamark.sinks.plan import SinkMode
 
 
@@ -137,8 +137,45 @@ def test_two_programs_on_one_control_database_do_not_send_at_the_same_time(visit
 
     visits.store.run(fail_fast=True, on_block=both_at_once)
     assert [type(error) for error in met] == [LeaseHeld]
+    other_sink = other.store.sinks()["another name"]
+    assert other_sink.last_error() is None  # it waits its turn: nothing is wrong with it
     assert isinstance(other.store.run().sinks["another name"].error, TargetConflict)
+    assert "'out' does so already" in other_sink.last_error()
     assert visits.standing() == {(1, 1): 1}
+
+
+@pytest.mark.scenario("D39")
+def test_two_tables_are_not_sent_to_one_keyed_target_at_the_same_time(dry, open_store, folder_url, arrow, monkeypatch):
+    monkeypatch.setenv("SEAMARK_SCHEDULER_WAIT", "0")
+    target = sm.ClickHouseSink(folder_url, table="users")
+    stores = {"one": dry, "two": open_store()}
+    for name, store in stores.items():
+        table = store.table(name, "id long, name string", key="id")
+        store.sink(table, target, name=f"from {name}")
+        table.upsert(arrow(table, (1, name)))
+    met = []
+
+    def second(_reached: str) -> None:
+        monkeypatch.setattr("seamark.faults.reached", lambda point: None)
+        met.append(stores["two"].run().sinks["from two"].error)
+
+    monkeypatch.setattr("seamark.faults.reached", second)  # both have found the target empty, before either has sent
+    stores["one"].run(fail_fast=True)
+    assert [type(error) for error in met] == [LeaseHeld]
+    assert isinstance(stores["two"].run().sinks["from two"].error, TargetConflict)
+    assert target.query("SELECT name FROM users FINAL") == [{"name": "one"}]
+
+
+def test_a_sink_that_is_run_by_itself_is_on_record_as_well(visits):
+    visits.write((1, 1, 1, 0.5))
+    visits.target.query("CREATE TABLE visits (other Int64) ENGINE = MergeTree ORDER BY other")
+    sink = visits.store.sinks()["out"]
+    with pytest.raises(TargetMismatch):
+        sink.run()
+    assert "table 'visits' of" in sink.last_error()
+    visits.target.query("DROP TABLE visits")
+    assert sink.run().blocks == 1
+    assert sink.last_error() is None
 
 
 @pytest.mark.scenario("D39")

@@ -180,3 +180,12 @@ def test_a_keyed_table_whose_offsets_could_not_be_held_is_refused(dry, folder_ur
     dry.sink("users", target, name="out")
     users.upsert(pa.table({"id": [1]}))
     assert "has column '_offset' as UInt32, which does not hold UInt64" in str(dry.run().sinks["out"].error)
+
+
+def test_a_table_that_does_not_fit_is_not_changed(local_visits):
+    local_visits.write((1, 1, 1, 0.5))
+    local_visits.target.query("CREATE TABLE visits (VisitID Int64) ENGINE = MergeTree ORDER BY VisitID")
+    with pytest.raises(TargetMismatch, match="is a MergeTree"):
+        local_visits.send()
+    columns = local_visits.target.query("SELECT name FROM system.columns WHERE table = 'visits'")
+    assert columns == [{"name": "VisitID"}]

@@ -97,14 +97,10 @@ def _reported(sink: Sink, on_block: OnSent, *, fail_fast: bool) -> SinkReport:
         on_block(report, left)
 
     try:
-        report = sink.run(tell)
-        if report.did_something:
-            sink.record(report)
-        return report
+        return sink.run(tell)
     except Exception as error:
         report = sent[0] if sent else SinkReport(sink.name, sink.table)
         report.error, report.seconds = error, time.monotonic() - begun
-        sink.record(report)
         if fail_fast:
             raise
         level = logging.WARNING if isinstance(error, SeamarkError) else logging.ERROR

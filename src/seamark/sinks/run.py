@@ -143,13 +143,24 @@ class Sink:
         report = SinkReport(self.name, self.table, position=waiting.position)
         if decide_mode(head, waiting)[0] is SinkMode.SETTLED:
             return report
-        with self._held() as lease:
+        with self._held() as lease, self._on_record(report, begun):
             self._catch_up(lease, report, on_block)
-        report.seconds = time.monotonic() - begun
         return report
 
-    def record(self, report: SinkReport) -> None:
+    @contextmanager
+    def _on_record(self, report: SinkReport, begun: float) -> Iterator[None]:
         """Write a run down that sent something or was stopped, for whoever looks at the project later."""
+        try:
+            yield
+        except Exception as error:
+            report.seconds = time.monotonic() - begun
+            self._record(report, storable(record_of(error), MOST_LOGGED))
+            raise
+        report.seconds = time.monotonic() - begun
+        if report.did_something:
+            self._record(report, None)
+
+    def _record(self, report: SinkReport, error: str | None) -> None:
         now = self._context.clock.now().timestamp()
         record = RunRecord(
             run_id=secrets.token_hex(16),
@@ -160,11 +171,11 @@ class Sink:
             rows_in=report.records,
             rows_out=report.records,
         )
-        if report.error is not None:
-            record = replace(record, outcome="failed", error=storable(record_of(report.error), MOST_LOGGED))
+        if error is not None:
+            record = replace(record, outcome="failed", error=error)
         try:
             self._context.control.record_run(record)
-        except SeamarkError as trouble:  # what stopped the sink is reported all the same, and may be the same trouble
+        except SeamarkError as trouble:  # what stopped the sink is raised all the same, and may be the same trouble
             log.warning("the run of sink '%s' could not be recorded: %s", self.name, trouble)
 
     def last_error(self) -> str | None:
@@ -198,9 +209,11 @@ class Sink:
     def _held(self) -> Iterator[Lease]:
         """The sink's lease, under that of its way: another name for the same way must not send at the same time.
 
-        The way's lease comes first for everybody, so that nobody waits in a circle.
+        Where one row per key stands, no other table may come to the target either. The way's lease comes first for
+        everybody, so that nobody waits in a circle.
         """
-        leases, way = self._context.control.leases, f"sink-way:{self.table} to {self.where}"
+        leases = self._context.control.leases
+        way = f"sink-way:{'' if self.layout.is_idempotent else f'{self.table} '}to {self.where}"
         with leases.held(way, self._wait), leases.held(f"sink:{self.name}", self._wait) as lease:
             yield lease
 

@@ -94,10 +94,15 @@ class ClickHouseTarget:
         return made
 
     def _grown(self, table: Standing) -> Standing:
-        """The table with the columns that its source has gained; only such as may be NULL come later."""
+        """The table with the columns that its source has gained; only such as may be NULL come later.
+
+        A table that would not do with them either is left as it is: it may well be somebody else's.
+        """
         missing = [column for column in missing_columns(self._carried, table) if self._may_come_later(column.name)]
         if not missing:
             return table
+        grown = replace(table, columns=table.columns | {column.name: column.type for column in missing})
+        check_table(self._who, self._where, self._carried, grown)
         added = ", ".join(f"ADD COLUMN IF NOT EXISTS {column.sql}" for column in missing)
         self._connection.execute(f"ALTER TABLE {self._table} {added}")
         return self._standing() or table
