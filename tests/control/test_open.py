@@ -1,5 +1,8 @@
 """Opening a store: database and warehouse must belong together, and what lags behind is brought up."""
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 from sqlalchemy import delete, insert, select
 
@@ -108,6 +111,22 @@ def test_an_empty_database_beside_a_full_warehouse_is_refused(control_url, open_
     assert "has no such table" in refused.value.message
     assert "seamark doctor --rebuild" in refused.value.hint
     assert files_in(warehouse) == before
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("head_hash", b"\x80"), ("sequence", "none"), ("last_offset", 1.5), ("system_time", b"x"), ("system_time", 2**62)],
+)
+def test_a_head_that_no_commit_has_written_is_refused_by_name(tmp_path, clicks_of, column, value):
+    file = tmp_path / "control.db"  # PostgreSQL would not take such a value
+    with DataStore(f"sqlite:///{file}", tmp_path / "warehouse") as store:
+        store.table("clicks", "number long").append(clicks_of(1))
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute(f"UPDATE table_head SET {column} = ?", (value,))
+    with pytest.raises(
+        HeadMismatch, match=rf"^table 'clicks': the control database has .* as the {column} of its head"
+    ):
+        DataStore(f"sqlite:///{file}", tmp_path / "warehouse")
 
 
 @pytest.mark.scenario("T49")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, delete, false, func, or_, select, update
+from sqlalchemy import Column, ColumnElement, Row, delete, false, func, or_, select, update
 
 from seamark.clock import from_millis, to_millis
 from seamark.control.database import Database
@@ -253,15 +253,30 @@ def _runs_of(step: str, outputs: str | None) -> ColumnElement[bool]:
 
 def _head(row: Row[Any]) -> TableHead:
     values = dict(row._mapping)
+    for name, value in values.items():
+        _check_kind(row.table_name, table_head.c[name], value)
     try:
         moment = from_millis(values.pop("system_time"))
-    except (TypeError, ValueError, OverflowError):
-        raise HeadMismatch(
-            f"table '{row.table_name}': the control database has a commit time for its head that is none: "
-            f"{row.system_time!r}. Nothing was changed.",
-            hint="build the database again from the chains with `seamark doctor --rebuild`.",
-        ) from None
+    except (ValueError, OverflowError):
+        raise _made_up(row.table_name, "system_time", row.system_time) from None
     return TableHead(table=values.pop("table_name"), system_time=moment, **values)
+
+
+def _check_kind(table: str, column: Column[Any], value: object) -> None:
+    """Refuse a value of another kind than its column's: SQLite keeps any, if somebody else writes it."""
+    if value is None and column.nullable:
+        return
+    if not isinstance(value, column.type.python_type):
+        raise _made_up(table, column.name, value)
+
+
+def _made_up(table: object, name: str, value: object) -> HeadMismatch:
+    shown = repr(value)
+    return HeadMismatch(
+        f"table '{table}': the control database has {shown[:80]}{'…' if len(shown) > 80 else ''} as the {name} of its "
+        "head, which no commit has written. Nothing was changed.",
+        hint="build the database again from the chains with `seamark doctor --rebuild`.",
+    )
 
 
 def _block(row: Row[Any]) -> BlockEntry:
