@@ -46,11 +46,17 @@ def gated(blog):
     return blog
 
 
+def _as_in_a_terminal() -> None:
+    """Tests that run under `nohup` would pass on that SIGHUP does not matter."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 @contextmanager
 def running(folder, *arguments):
     """The real command in a process of its own, at the gate."""
     command = [Path(sys.executable).with_name("seamark"), *arguments]
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=folder, preexec_fn=_as_in_a_terminal, **pipes) as process:
         try:
             wait_until((folder / "reached").exists, process)
             yield process

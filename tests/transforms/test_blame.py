@@ -211,15 +211,17 @@ def add_copy(ds, how, flag: Path, what):
     path, action = str(flag), what
 
     def meet():
-        if os.path.exists(path):
+        try:
             os.unlink(path)
-            if action == "kill":
-                os.kill(os.getpid(), signal.SIGKILL)
-            raise {
-                "memory": MemoryError("no more of it"),
-                "full disk": OSError(errno.ENOSPC, "No space left on device"),
-                "lost storage": OSError("the share is gone"),
-            }[action]
+        except FileNotFoundError:  # another task was there first, or there is no trouble
+            return
+        if action == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise {
+            "memory": MemoryError("no more of it"),
+            "full disk": OSError(errno.ENOSPC, "No space left on device"),
+            "lost storage": OSError("the share is gone"),
+        }[action]
 
     def in_frames(posts):
         def copy(frames):
