@@ -209,10 +209,7 @@ def test_a_table_that_was_made_anew_from_a_copy_is_asked_about_a_block_in_doubt(
     visits.send()
     visits.write((2, 1, 1, 0.5))
     stop_at("sink-block-sent", visits, monkeypatch)
-    visits.target.query("CREATE TABLE copy AS visits")
-    visits.target.query("INSERT INTO copy SELECT * FROM visits")
-    visits.target.query("DROP TABLE visits SYNC")
-    visits.target.query("RENAME TABLE copy TO visits")
+    visits.is_remade_from_a_copy()
     doubt = visits.log.head.sequence
     with pytest.raises(TargetConflict, match=rf"go_on_after\({doubt}\) goes on after it"):
         visits.send()
@@ -232,10 +229,7 @@ def test_a_block_in_doubt_is_not_sent_several_times_to_a_copy_that_has_had_fewer
     before = visits.sink.position
     visits.write((4, 1, 1, 0.5))
     stop_at("sink-block-read", visits, monkeypatch)
-    visits.target.query("CREATE TABLE copy AS visits")
-    visits.target.query("INSERT INTO copy SELECT * FROM visits")
-    visits.target.query("DROP TABLE visits SYNC")
-    visits.target.query("RENAME TABLE copy TO visits")
+    visits.is_remade_from_a_copy()
     with pytest.raises(TargetConflict, match=rf"go_on_after\({before}\) sends it"):
         visits.send()
     visits.sink.go_on_after(before)

@@ -105,15 +105,19 @@ class DiffSituation:
         return self.spec.is_over(self.times.oldest, self.now)
 
     @property
-    def has_moved(self) -> bool:
-        """Whether a position is not where the state says: a run would refuse, also where nothing seems to wait."""
-        return any(self.read_upto.get(entry.table, entry.after) != entry.after for entry in self.logs)
+    def moved(self) -> list[tuple[Pending, int | None]]:
+        """The logs whose position is not where the state says, each with the last record that the state has of it.
+
+        A run refuses then, also where nothing seems to wait.
+        """
+        upto = [(entry, self.read_upto.get(entry.table, entry.after)) for entry in self.logs]
+        return [(entry, last) for entry, last in upto if last != entry.after]
 
     @property
     def is_settled(self) -> bool:
         """Whether a run would do nothing."""
         waits = self.has_records or self.due or self.older or self.expires or self.watermark_waits
-        return not (waits or self.has_moved)
+        return not (waits or self.moved)
 
 
 def look(context: TableContext, spec: DiffSpec, known: Known) -> DiffSituation:
@@ -229,15 +233,13 @@ def decide(situation: DiffSituation, policy: str) -> None:
 def _refuse_moved_positions(situation: DiffSituation) -> None:
     """Refuse to add records to the state once more, or to pass over some: somebody has moved a position."""
     name = situation.spec.name
-    for entry in situation.logs:
-        upto = situation.read_upto.get(entry.table, entry.after)
-        if entry.after != upto:
-            raise InvalidStep(
-                f"diff '{name}': its state has the records of log '{entry.table}' up to {_record(upto)}, and the "
-                f"control database says up to {_record(entry.after)}: the position was changed there. Nothing was run.",
-                hint="a diff adds each record once, so its offsets cannot be reset. `seamark verify` shows what else "
-                "was changed, and `seamark doctor --rebuild` makes the control database again from the chains.",
-            )
+    for entry, upto in situation.moved:
+        raise InvalidStep(
+            f"diff '{name}': its state has the records of log '{entry.table}' up to {_record(upto)}, and the control "
+            f"database says up to {_record(entry.after)}: the position was changed there. Nothing was run.",
+            hint="a diff adds each record once, so its offsets cannot be reset. `seamark verify` shows what else was "
+            "changed, and `seamark doctor --rebuild` makes the control database again from the chains.",
+        )
 
 
 def _record(offset: int | None) -> str:
