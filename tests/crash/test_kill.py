@@ -219,22 +219,38 @@ def test_a_write_that_was_taken_for_dead_is_done_again(site, monkeypatch):
         assert store.verify().ok
 
 
+@pytest.fixture
+def writers(site):
+    """Starts a writer, given its first number, how many, and after how many steps it is killed; gives its exit code."""
+    command = [sys.executable, Path(__file__).with_name("writer.py")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+
+        def write(*numbers: int) -> int:
+            server.stdin.write(" ".join([site.control, str(site.warehouse), *map(str, numbers)]) + "\n")
+            server.stdin.flush()
+            return int(server.stdout.readline())
+
+        yield write
+        server.stdin.close()
+
+
 @pytest.mark.long
 @pytest.mark.scenario("L42")
-@pytest.mark.timeout(1200)
-def test_killed_at_any_step_all_or_nothing(site):
+@pytest.mark.timeout(600)
+def test_killed_at_any_step_all_or_nothing(site, writers):
     """Every statement, every file: kill there, look, and go on with the same write until it stands."""
-    steps = int(site.run_writer(0, ROWS).stdout)
+    site.append(0, ROWS)
+    steps = int(site.run_writer(ROWS, ROWS).stdout)
     assert steps > 50
-    standing, outcomes = ROWS, set()
+    standing, outcomes = 2 * ROWS, set()
     for after in range(1, steps + 1):
-        told = site.run_writer(standing, ROWS, after=after)
+        ended = writers(standing, ROWS, after)
         with site.open() as store:
             found = values(store)
             whole = len(found) > standing
             assert found == list(range(standing + (ROWS if whole else 0))), f"killed at step {after}"
             assert store.table("clicks").head.block_hash == site.mirrored_head
             assert store.verify().ok
-            outcomes.add((whole, told.returncode))
+            outcomes.add((whole, ended))
             standing = len(found)
     assert outcomes >= {(False, -signal.SIGKILL), (True, -signal.SIGKILL)}

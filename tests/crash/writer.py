@@ -1,5 +1,8 @@
 """A process that appends once and may be killed on the way: `writer.py CONTROL WAREHOUSE FIRST COUNT [KILL_AFTER]`.
 
+Without arguments it reads them from its input, a line at a time, and starts a process of its own for each line, which
+spares all but the first the time to import; it prints how each has ended.
+
 It is killed at the point that SEAMARK_KILL_AT names, or, with KILL_AFTER, at that many steps: a step is a statement
 that is sent to the database, a transaction that ends, and a file that is moved into place or made safe. Without a kill
 it prints how many steps it took.
@@ -39,13 +42,25 @@ def count_steps(kill_after: int) -> None:
         event.listen(Engine, moment, step)
 
 
-def main(control: str, warehouse: str, first: int, count: int, kill_after: int = 0) -> None:
+def append(control: str, warehouse: str, first: int, count: int, kill_after: int = 0) -> int:
     with DataStore(control, warehouse, block_rows=1000) as store:
         clicks = store.table("clicks", "number long")
         count_steps(kill_after)
         clicks.append(pa.table({"number": pa.array(range(first, first + count), pa.int64())}))
-    print(next(steps) - 1)
+    return next(steps) - 1
+
+
+def serve() -> None:
+    for line in sys.stdin:
+        control, warehouse, *numbers = line.split()
+        if not (child := os.fork()):
+            append(control, warehouse, *map(int, numbers))
+            sys.exit()
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:]))
+    if len(sys.argv) > 1:
+        print(append(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])))
+    else:
+        serve()

@@ -12,7 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from seamark.tables import local_slices, small
+from seamark.ledger.verify.footer import group_sizes
+from seamark.tables import fold, local_slices, small
+from seamark.tables.delta_log import DeltaLog
+from seamark.tables.group_rows import rows_that_fit
 from seamark.tables.local_slices import read_small
 from seamark.tables.row_bytes import bytes_in_spark, bytes_of_rows
 from seamark.tables.small import fits_on_driver
@@ -200,6 +203,77 @@ def test_slices_are_small_together(dry, set_small, monkeypatch):
     assert read_small(notes.source, blocks, ["body"]) is None
     assert len(read) < 4  # the rest is not looked at
     assert read_small(notes.source, blocks[:2], ["body"]).num_rows == 20
+
+
+# --- row groups of the base -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def groups_of(monkeypatch):
+    """Gives the rows of each row group of a table's base, of which no group may hold more than ten kilobytes."""
+    monkeypatch.setattr(fold, "GROUP_BYTES", 10_000)
+
+    def groups(table: Any) -> list[int]:
+        base = DeltaLog(Path(table.source.base_folder))
+        return [rows for path in base.files(base.newest()) for rows, _ in group_sizes(path.read_bytes())]
+
+    return groups
+
+
+@pytest.mark.scenario("T54")
+def test_a_base_has_groups_of_few_rows_where_rows_are_large(ds, groups_of):
+    """A thousand letters that repeat are packed to a few bytes; who reads the base has them all."""
+    docs = ds.table("docs", "id long, body string", key="id")
+    docs.upsert(large("a", range(100)))
+    docs.fold()
+    assert sum(groups_of(docs)) == 100
+    assert max(groups_of(docs)) <= 12  # the first ones have shorter numbers
+
+    docs.upsert(large("b", range(95, 105)))
+    assert docs.fold().folded  # merged into the file
+    assert sum(groups_of(docs)) == 105
+    assert max(groups_of(docs)) <= 12
+
+    docs.upsert(tiny(range(1_000, 1_400)))  # more than a tenth: written anew, and the large rows are in the base
+    assert docs.fold().folded
+    assert sum(groups_of(docs)) == 505
+    assert max(groups_of(docs)) <= 12
+
+
+@pytest.mark.scenario("T54")
+def test_a_log_has_groups_of_few_rows_where_rows_are_large(ds, groups_of):
+    notes = ds.table("notes", "id long, parts array<string>")
+    for first in (0, 50):
+        notes.append(pa.table({"id": range(first, first + 50), "parts": [["x" * 100] * 10] * 50}))
+        notes.fold()
+    assert sum(groups_of(notes)) == 100
+    assert max(groups_of(notes)) <= 10
+
+
+@pytest.mark.scenario("T54")
+def test_few_large_rows_among_many_small_ones_make_no_small_groups(ds, groups_of):
+    docs = ds.table("docs", "id long, body string", key="id")
+    docs.upsert(large("a", range(5)))
+    docs.upsert(tiny(range(5, 500)))
+    docs.fold()
+    assert max(groups_of(docs)) > 100
+
+
+@pytest.mark.scenario("T54")
+def test_the_rows_that_fit_are_counted_from_the_largest(tmp_path):
+    paths = []
+    for place, (rows, size) in enumerate([(10, 100), (1_000, 1), (5, 1_000), (0, 0)]):
+        paths.append(tmp_path / f"{place}.parquet")
+        pq.write_table(pa.table({"body": ["x" * size] * rows}, schema=pa.schema([("body", pa.string())])), paths[-1])
+    assert rows_that_fit(paths, 3_000) == 3
+    assert rows_that_fit(paths, 5_000) == 5
+    assert rows_that_fit(paths, 5_550) == 10
+    assert rows_that_fit(paths, 6_500) == 15 + 500
+    assert rows_that_fit(paths, 7_000) is None
+    assert rows_that_fit(paths, 10) == 1
+    (tmp_path / "0.parquet").write_bytes(b"")
+    (tmp_path / "1.parquet").write_bytes(b"no such file, but long enough for its end")
+    assert rows_that_fit([*paths, tmp_path / "none"], 4_000) == 4
 
 
 # --- a driver without room --------------------------------------------------------------------------------------------

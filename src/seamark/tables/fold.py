@@ -23,6 +23,7 @@ from seamark.tables.cache import BaseCache
 from seamark.tables.context import TableContext
 from seamark.tables.delta_log import DeltaLog
 from seamark.tables.frames import quoted
+from seamark.tables.group_rows import rows_that_fit
 from seamark.tables.read import (
     TableSource,
     base_exists,
@@ -32,7 +33,9 @@ from seamark.tables.read import (
     newest_base,
     read_images,
 )
+from seamark.tables.row_bytes import fixed_width
 from seamark.tables.schema import TableSchema
+from seamark.tables.slices import ROW_GROUP
 
 log = logging.getLogger("seamark.fold")
 
@@ -43,6 +46,8 @@ ROWS_A_FILE = 1_000_000
 FILE_BYTES = 1 << 30
 # Small pages let a read by key skip most of a file: the page index holds the least and greatest key of each.
 PAGE_ROWS = 4_000
+READ_ROWS = 4_096
+GROUP_BYTES = ROW_GROUP.values
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +166,7 @@ def _write(
     log_of_base = DeltaLog(Path(source.base_folder))
     # Not from the cache: a cached frame belongs to the session that read it, and so would the write.
     app = log_of_base.again(head.dataset_id) if anew else head.dataset_id
-    session = _session_for(source, app, blocks[-1].sequence)
+    session = _session_for(source, app, blocks[-1].sequence, _rows_a_group(source, blocks, base))
     apart = replace(source, context=replace(source.context, session=session, cache=BaseCache(0)))
     continues = not anew and base is not None and log_of_base.newest() == base.delta_version
     _let_in_new_types(apart)
@@ -197,7 +202,23 @@ def _features(kind: pa.DataType) -> Iterator[str]:
         yield "timestampNtz"
 
 
-def _session_for(source: TableSource, app: str, sequence: int) -> Callable[[], SparkSession]:
+def _rows_a_group(source: TableSource, blocks: Sequence[BlockEntry], base: BaseVersion | None) -> int | None:
+    """How many rows may stand in one row group if they are large; else None.
+
+    Spark's reader takes `READ_ROWS` at a time, but never of two groups: so what it takes is no more than a group of a
+    slice may hold.
+    """
+    if all(fixed_width(column.type) is not None for column in source.schema.columns):
+        return None
+    objects = source.context.files(source.name).data
+    paths = [objects.path(block.slice_hash) for block in blocks if block.slice_hash]
+    if base is not None:
+        paths += DeltaLog(Path(source.base_folder)).files(base.delta_version)
+    fit = rows_that_fit(paths, GROUP_BYTES)
+    return fit if fit is not None and fit < READ_ROWS else None
+
+
+def _session_for(source: TableSource, app: str, sequence: int, rows_a_group: int | None) -> Callable[[], SparkSession]:
     """A session for one write, so that its settings touch no other work.
 
     The block is Delta's transaction version: a second try of the same fold writes nothing.
@@ -223,6 +244,8 @@ def _session_for(source: TableSource, app: str, sequence: int) -> Callable[[], S
         "spark.sql.files.ignoreMissingFiles": "false",
         "spark.sql.files.ignoreCorruptFiles": "false",
     }
+    if rows_a_group is not None:
+        settings["parquet.block.row.count.limit"] = str(rows_a_group)
     for name, value in settings.items():
         session.conf.set(name, value)
     return lambda: session

@@ -1,6 +1,7 @@
-"""The footer of a Parquet file: where the columns of each row group lie.
+"""The footer of a Parquet file: where the columns of each row group lie, and how many bytes their values have.
 
-pyarrow can tell this too, but it ends the whole process, without an exception, at some footers with a damaged byte.
+pyarrow can tell where they lie too, but it ends the whole process, without an exception, at some footers with a damaged
+byte; what the values take written out it does not tell at all.
 """
 
 from __future__ import annotations
@@ -10,12 +11,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from seamark.ledger.verify.pages import BrokenPages
-from seamark.ledger.verify.thrift import PLAIN, BrokenThrift, Bytes, read_struct
+from seamark.ledger.verify.thrift import PLAIN, BrokenThrift, Bytes, Shape, read_struct
 
 _ENCRYPTED = 8
 _COLUMN = {4: PLAIN, 7: PLAIN, 9: PLAIN, 11: PLAIN}
 _ROW_GROUP = {1: {3: _COLUMN, _ENCRYPTED: PLAIN}, 3: PLAIN}
 _FOOTER = {4: _ROW_GROUP}
+_SIZED_FOOTER = {4: {1: {3: {1: PLAIN, 5: PLAIN, 6: PLAIN, 16: {1: PLAIN}}}, 3: PLAIN}}
+# The bytes of a value, by the number of its physical type. One of type 6 has a length of its own; type 7, whose length
+# a column sets, is that of decimals, which have 16 at the most.
+_WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8, 7: 16}
 _CODECS = dict(enumerate(("", "snappy", "gzip", "lzo", "brotli", "lz4", "zstd", "lz4_raw")))  # as Parquet numbers them
 
 
@@ -44,13 +49,37 @@ def footer_size(data: Bytes) -> int:
 
 def row_groups(data: Bytes) -> list[RowGroup]:
     """The row groups of a file; `BrokenPages` if its footer is none."""
+    return [_row_group(group) for group in _groups(data, _FOOTER)]
+
+
+def group_sizes(data: Bytes) -> list[tuple[int, int]]:
+    """Of each row group of a file its rows, and about how many bytes their values have, each written out.
+
+    A text that repeats counts as often as it stands there, however it is stored. `BrokenPages` if the footer is none.
+    """
+    return [
+        (_number(group, 3), sum(_written_out(chunk.get(3) or {}) for chunk in _list(group, 1)))
+        for group in _groups(data, _SIZED_FOOTER)
+    ]
+
+
+def _groups(data: Bytes, shape: Shape) -> list[dict[int, Any]]:
     end = len(data) - 8
     footer = bytes(data[max(0, end - footer_size(data)) : end])
     try:
-        found, _ = read_struct(footer, 0, _FOOTER)
+        found, _ = read_struct(footer, 0, shape)
     except (IndexError, BrokenThrift) as error:
         raise BrokenPages(f"its footer cannot be read: {error}") from None
-    return [_row_group(group) for group in _list(found, 4)]
+    return _list(found, 4)
+
+
+def _written_out(column: dict[int, Any]) -> int:
+    """The bytes of a column's values; of texts as its writer has counted them, or else as many as are stored."""
+    width = _WIDTHS.get(_number(column, 1))
+    if width is not None:
+        return _number(column, 5) * width
+    counted = (column.get(16) or {}).get(1)
+    return counted if isinstance(counted, int) else _number(column, 6)
 
 
 def _row_group(group: dict[int, Any]) -> RowGroup:
