@@ -11,6 +11,7 @@ from tests.sinks.visits import Visits, stop_at
 
 import seamark as sm
 from seamark.errors import InvalidSink, TargetConflict
+from seamark.sinks.clickhouse.search import BlockSearch
 
 # An engine that removes what merges have left behind within a second, instead of minutes.
 TIDY = "old_parts_lifetime = 0, cleanup_delay_period = 0, max_cleanup_delay_period = 1"
@@ -188,6 +189,24 @@ def test_a_target_that_was_set_back_is_caught_up_with_wherever_the_run_is_killed
     stop_at(point, local_visits, monkeypatch)
     local_visits.send()
     assert local_visits.standing() == {(number, 1): 1 for number in range(1, 5)}
+
+
+@pytest.mark.scenario("D40")
+def test_a_block_in_doubt_that_is_merged_while_it_is_looked_for_is_not_sent_again(local_visits, monkeypatch):
+    visits = local_visits
+    for number in range(1, 4):
+        visits.write((number, 1, 1, 0.5))
+    stop_at("sink-block-marked", visits, monkeypatch)  # the second block is in doubt, and never came
+    list_parts = BlockSearch._newer_parts
+
+    def list_parts_and_merge(search):
+        parts = list_parts(search)
+        search.connection.execute("OPTIMIZE TABLE visits FINAL")
+        return parts
+
+    monkeypatch.setattr(BlockSearch, "_newer_parts", list_parts_and_merge)
+    visits.send()
+    assert visits.standing() == {(number, 1): 1 for number in range(1, 4)}
 
 
 @pytest.mark.parametrize("point", [None, "sink-adopted", "sink-set-back", "sink-block-sent"])
