@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property
@@ -421,14 +422,21 @@ class DataStore:
         if table is not None and not chains and expected is None:
             return VerifyReport(0)
         report = verify_tables(self._context, table, rows=rows, replays=replay, expect=expected, on_block=on_block)
-        for place, (name, head) in enumerate(chains.items() if replay else ()):
+        return report + self._replayed(chains, on_block) if replay else report
+
+    def _replayed(self, chains: Mapping[str, TableHead], on_block: OnBlock | None) -> VerifyReport:
+        """What differs when derived tables are computed again: all tables of a step together, as it made them."""
+        report, by_step = VerifyReport(0), defaultdict[str, dict[str, TableHead]](dict)
+        for name, head in chains.items():
             maker = self._pipeline.maker_of(name)
             if maker is not None:
-                if on_block is not None:
-                    on_block(f"{name}, computing it again", place, len(chains))
-                report += maker.replay(name, head)
+                by_step[maker.name][name] = head
             else:  # its step was removed or renamed, or it is a root table, which has no such blocks
                 report += count_without_step(self._context, name, head)
+        for place, (step, heads) in enumerate(by_step.items()):
+            if on_block is not None:
+                on_block(f"{step}, computing its tables again", place, len(by_step))
+            report += self._pipeline.steps[step].replay(heads)
         return report
 
     def _chains(self, table: str | None) -> dict[str, TableHead]:

@@ -400,6 +400,15 @@ def test_resetting_an_input_that_the_step_has_not_read_names_those_that_it_has(r
     )
 
 
+def test_an_input_that_has_no_position_yet_can_be_reset(read_blog):
+    """A limited run may have covered another input only."""
+    control = read_blog.store.control
+    control.offsets.reset("count_posts", "profiles", inputs=["posts", "profiles"])
+    assert read_blog.offsets.get_record_offsets("count_posts") == {"posts": 1}
+    empty = Position("count_posts", "profiles", None, None, None, None, generation=1)
+    assert read_blog.position("count_posts", "profiles") == empty
+
+
 def test_resetting_a_step_that_never_ran_does_nothing(read_blog):
     before = read_blog.store.control.index.positions()
     read_blog.offsets.reset_offset("never_ran")

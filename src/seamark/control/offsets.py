@@ -109,8 +109,9 @@ class Offsets:
     ) -> None:
         """Take back a step's position on one input or on all, so that its next run computes all keys.
 
-        A step without positions has nothing to take back; if its inputs are known it gets empty ones, which tell a
-        first pass over all keys that was cut off to begin anew. Without `outputs` all steps of that name are meant.
+        An input without a position has nothing to take back; if it is known as an input of the step it gets an empty
+        one, which tells a pass over all keys that was cut off to begin anew. Without `outputs` all steps of that name
+        are meant.
         """
         mine = _rows_of(_offset, step, outputs)
         which = mine if table is None else mine & (_offset.c.input_table_name == table)
@@ -121,8 +122,10 @@ class Offsets:
 
         def reset_all(connection: Connection) -> None:
             if connection.execute(taken_back).rowcount == 0:
-                _refuse_unread_input(connection, step, table, mine)
-                for name in inputs if table is None else [name for name in inputs if name == table]:
+                unread = [name for name in inputs if table in (None, name)]
+                if not unread:
+                    _refuse_unread_input(connection, step, table, mine)
+                for name in unread:
                     row = position_row(replace(first, input_table=name))
                     self._database.insert_if_absent(connection, _offset, row)
             # what limited runs have computed ahead is to be computed again, too

@@ -272,9 +272,9 @@ class Diff:
         """Whether a state stands that another definition of the diff has made."""
         return older_definition(self._context, self.spec, heads, self.spec.outputs) is not None
 
-    def replay(self, table: str, head: TableHead) -> VerifyReport:
-        """What differs when the commits of one of its tables are made again from what they read."""
-        return replay_diff(self._context, self.spec, table, head)
+    def replay(self, heads: Mapping[str, TableHead]) -> VerifyReport:
+        """What differs when the commits of some of its tables, up to these heads, are made again."""
+        return replay_diff(self._context, self.spec, heads)
 
     def failed_keys(self) -> tuple[FailedKey, ...]:
         """The visits that failed, as they are recorded."""

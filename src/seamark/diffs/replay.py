@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -13,17 +14,17 @@ from seamark.diffs.run import Done, make_changes, outcome_of
 from seamark.ledger.verify import VerifyReport
 from seamark.tables.change import stage_change
 from seamark.tables.context import TableContext
+from seamark.tables.read import TableSource
 from seamark.tables.stage import StagedChange, Target
 from seamark.transforms.checkpoint import Checkpoint
 from seamark.transforms.history import PastCommit
-from seamark.transforms.replay import replay_commits
+from seamark.transforms.replay import Shared, replay_commits
 
 
-def replay_diff(context: TableContext, spec: DiffSpec, table: str, head: TableHead) -> VerifyReport:
-    """Make the commits of one of a diff's tables again, oldest first, until one gives other records than it wrote."""
-    output = next(entry for entry in spec.may_have_written if entry.name == table)
+def replay_diff(context: TableContext, spec: DiffSpec, heads: Mapping[str, TableHead]) -> VerifyReport:
+    """Make the commits of a diff's tables again, oldest first, of each until one gives other records than it wrote."""
 
-    def again(commit: PastCommit, target: Target, stack: ExitStack) -> StagedChange | None:
+    def again(output: TableSource, commit: PastCommit, target: Target, shared: Shared) -> StagedChange | None:
         definition, checkpoint = commit.definition, commit.checkpoint
         if definition is None or checkpoint is None or not spec.definition.agrees_with(definition):
             return None
@@ -31,11 +32,11 @@ def replay_diff(context: TableContext, spec: DiffSpec, table: str, head: TableHe
             return None  # made when visits left by other rules
         kept = output.name in [entry.name for entry in spec.intermediate]
         then = replace(spec, options=replace(spec.options, keep_intermediate=kept))
-        done = _done(context, then, checkpoint, stack)
+        done = shared.once(checkpoint, kept, lambda: _done(context, then, checkpoint, shared.stack))
         place = [entry.name for entry in then.written].index(output.name)
         return stage_change(output, target, make_changes(then, done)[place](commit.last_before))
 
-    return replay_commits(context, output, head, again)
+    return replay_commits(context, spec.may_have_written, heads, again)
 
 
 def _done(context: TableContext, spec: DiffSpec, checkpoint: Checkpoint, stack: ExitStack) -> Done:

@@ -109,8 +109,8 @@ class AnyStep(Protocol):
         """Refuse to have its offsets moved by hand, if that would make its tables wrong."""
         ...
 
-    def replay(self, table: str, head: TableHead) -> VerifyReport:
-        """What differs when the commits of one of its tables are computed again."""
+    def replay(self, heads: Mapping[str, TableHead]) -> VerifyReport:
+        """What differs when the commits of some of its tables, up to these heads, are computed again."""
         ...
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import heapq
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import reduce
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -21,9 +26,10 @@ from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame
 from seamark.tables.publish import writing
 from seamark.tables.read import TableSource
 from seamark.tables.stage import StagedChange, Target, stage_nothing
+from seamark.transforms.checkpoint import Checkpoint
 from seamark.transforms.commit import change_of
 from seamark.transforms.compute import Results, call
-from seamark.transforms.gather import gather
+from seamark.transforms.gather import Gathered, gather
 from seamark.transforms.history import (
     PastCommit,
     blocks_then,
@@ -55,46 +61,132 @@ class _Recipe:
     is_pandas: bool
 
 
-Again = Callable[[PastCommit, Target, ExitStack], StagedChange | None]
-"""Makes a commit again, up to its staged slices; None if what it was made by is no longer there."""
+T = TypeVar("T")
 
 
-def replay_table(context: TableContext, spec: StepSpec, table: str, head: TableHead) -> VerifyReport:
-    """Compute a derived table's commits again, oldest first, until one gives other records than it wrote."""
-    output = next(entry for entry in spec.written if entry.name == table)
+class Shared:
+    """What the tables of one commit share while they are compared: computed for the first, and there for the others."""
 
-    def again(commit: PastCommit, target: Target, stack: ExitStack) -> StagedChange | None:
-        recipe = _recipe(context, spec, commit)
-        then = replace(output, schema=target.schema)
-        return None if recipe is None else _stage_again(context, spec, recipe, then, commit, target, stack)
+    def __init__(self, stack: ExitStack) -> None:
+        self.stack = stack
+        self._made: list[tuple[Checkpoint, Any, Any]] = []
 
-    return replay_commits(context, output, head, again)
+    def once(self, checkpoint: Checkpoint, also: Any, make: Callable[[], T]) -> T:
+        """What is made of a checkpoint, and of something else that it depends on.
+
+        Each table has a checkpoint of its own. One that says something else than the others' is made for itself.
+        """
+        whole = checkpoint.as_part(1, 1)
+        for known, beside, made in self._made:
+            if (known, beside) == (whole, also):
+                found: T = made
+                return found
+        made = make()
+        self._made.append((whole, also, made))
+        return made
 
 
-def replay_commits(context: TableContext, output: TableSource, head: TableHead, again: Again) -> VerifyReport:
-    """Make the commits of a table again, oldest first, until one gives other records than it wrote."""
-    replayed, skipped, findings = 0, Skipped(output.name), []
-    for commit in past_commits(context, output.name):
-        if commit.blocks[-1].sequence > head.sequence:
-            break
+Again = Callable[[TableSource, PastCommit, Target, Shared], StagedChange | None]
+"""Makes a table's part of a commit again, up to its staged slices; None if what it was made by is no longer there."""
+
+
+def replay_tables(context: TableContext, spec: StepSpec, heads: Mapping[str, TableHead]) -> VerifyReport:
+    """Compute the commits of a step's tables again, oldest first, until one gives other records than it wrote."""
+
+    def again(output: TableSource, commit: PastCommit, target: Target, shared: Shared) -> StagedChange | None:
+        recipe, checkpoint = _recipe(context, spec, commit), commit.checkpoint
+        if recipe is None or checkpoint is None:
+            return None
+        made = shared.once(
+            checkpoint, commit.definition, lambda: _made_again(context, spec, recipe, commit, shared.stack)
+        )
+        if made is None:
+            return stage_nothing(target)
+        return _stage_again(spec, recipe, made, replace(output, schema=target.schema), commit, target)
+
+    return replay_commits(context, spec.written, heads, again)
+
+
+def replay_commits(
+    context: TableContext, outputs: Iterable[TableSource], heads: Mapping[str, TableHead], again: Again
+) -> VerifyReport:
+    """Make the commits of tables again, oldest first, of each table until one gives other records than it wrote.
+
+    The tables of one commit have one system time, and are compared side by side.
+    """
+    replays = [_Replay(context, output, heads[output.name]) for output in outputs if output.name in heads]
+    by_time = heapq.merge(*[replay.commits() for replay in replays], key=_time_of)
+    for _, together in groupby(by_time, key=_time_of):
+        with ExitStack() as stack:
+            shared = Shared(stack)
+            for commit, replay in together:
+                replay.compare(commit, again, shared)
+    return reduce(operator.add, (replay.report() for replay in replays), VerifyReport(0))
+
+
+def _time_of(entry: tuple[PastCommit, _Replay]) -> datetime:
+    return entry[0].blocks[0].system_time
+
+
+class _Replay:
+    """The commits of one table, made again until one gives other records than it wrote."""
+
+    def __init__(self, context: TableContext, output: TableSource, head: TableHead) -> None:
+        self._context = context
+        self._output = output
+        self._head = head
+        self._replayed = 0
+        self._skipped = Skipped(output.name)
+        self._findings: list[Finding] = []
+
+    def commits(self) -> Iterator[tuple[PastCommit, _Replay]]:
+        """The commits up to the head, oldest first, each with this."""
+        for commit in past_commits(self._context, self._output.name):
+            if commit.blocks[-1].sequence > self._head.sequence:
+                return
+            yield commit, self
+
+    def compare(self, commit: PastCommit, again: Again, shared: Shared) -> None:
+        """Make one commit again, unless an earlier one was found to differ."""
+        if self._findings:
+            return
         try:
             with ExitStack() as stack:
-                outcome = _replayed(context, output, commit, again, stack)
+                found = self._difference(commit, again, shared, stack)
         except UnsafeSql as error:
-            skipped.add(commit, f"its SQL is not run: {error}")
-            continue
+            self._skipped.add(commit, f"its SQL is not run: {error}")
+            return
         except Exception as error:
             # What the chain and its files say of a commit may be anything: that it cannot be made again is reported.
-            findings.append(_not_made(output.name, commit, f"{type(error).__name__}: {error}"))
-            break
-        if outcome is None:
-            skipped.add(commit, "it was made by another definition, which is not run from the chain")
-            continue
-        replayed += len(commit.blocks)
-        if outcome:
-            findings += outcome
-            break
-    return VerifyReport(0, tuple(findings), replayed, skipped.blocks, skipped.reasons())
+            self._findings.append(_not_made(self._output.name, commit, f"{type(error).__name__}: {error}"))
+            return
+        if found is None:
+            self._skipped.add(commit, "it was made by another definition, which is not run from the chain")
+            return
+        self._replayed += len(commit.blocks)
+        self._findings += found
+
+    def report(self) -> VerifyReport:
+        """What was made again, what was not, and what differs."""
+        skipped = self._skipped
+        return VerifyReport(0, tuple(self._findings), self._replayed, skipped.blocks, skipped.reasons())
+
+    def _difference(self, commit: PastCommit, again: Again, shared: Shared, stack: ExitStack) -> list[Finding] | None:
+        """What differs when a commit is made again; None if it cannot be."""
+        context, name = self._context, self._output.name
+        if commit.trouble is not None:
+            return [_not_made(name, commit, commit.trouble)]
+        expected = [_slice_of(context, name, entry.hash) for entry in commit.blocks]
+        try:
+            run = stack.enter_context(writing(context))
+            staged = again(self._output, commit, _target(context, self._output, commit, run.folder), shared)
+        except SeamarkError as error:
+            return [_not_made(name, commit, error.message)]
+        if staged is None:
+            return None
+        data, recorded = context.files(name).data, [piece for piece in expected if piece is not None]
+        difference = first_difference(data, recorded, run.folder, staged.slices)
+        return [] if difference is None else [_finding(name, commit, difference)]
 
 
 def count_without_step(context: TableContext, table: str, head: TableHead) -> VerifyReport:
@@ -121,25 +213,6 @@ def _recipe(context: TableContext, spec: StepSpec, commit: PastCommit) -> _Recip
     return _Recipe(shape, sql_function(query, names, shape.primary.source), False)
 
 
-def _replayed(
-    context: TableContext, output: TableSource, commit: PastCommit, again: Again, stack: ExitStack
-) -> list[Finding] | None:
-    """What differs when a commit is made again; None if it cannot be."""
-    if commit.trouble is not None:
-        return [_not_made(output.name, commit, commit.trouble)]
-    expected = [_slice_of(context, output.name, entry.hash) for entry in commit.blocks]
-    try:
-        run = stack.enter_context(writing(context))
-        staged = again(commit, _target(context, output, commit, run.folder), stack)
-    except SeamarkError as error:
-        return [_not_made(output.name, commit, error.message)]
-    if staged is None:
-        return None
-    data = context.files(output.name).data
-    difference = first_difference(data, [piece for piece in expected if piece is not None], run.folder, staged.slices)
-    return [] if difference is None else [_finding(output.name, commit, difference)]
-
-
 def _target(context: TableContext, output: TableSource, commit: PastCommit, folder: Path) -> Target:
     sizes = [(b.last_offset or 0) - (b.first_offset or 0) + 1 for b in commit.blocks if b.first_offset is not None]
     return Target(
@@ -157,21 +230,43 @@ def _slice_of(context: TableContext, table: str, block: str) -> Any:
     return event.new_data if isinstance(event, ExecuteTransform) else None
 
 
-def _stage_again(
-    context: TableContext,
-    spec: StepSpec,
-    recipe: _Recipe,
-    output: TableSource,
-    commit: PastCommit,
-    target: Target,
-    stack: ExitStack,
-) -> StagedChange:
+@dataclass(frozen=True)
+class _Made:
+    """A commit, computed again: for which keys, from which rows, what the function gave, and which keys failed."""
+
+    scope: Scope
+    gathered: Gathered
+    results: Results
+    failed: pa.Table | None
+
+
+def _made_again(
+    context: TableContext, spec: StepSpec, recipe: _Recipe, commit: PastCommit, stack: ExitStack
+) -> _Made | None:
+    """What a commit computed; None if it computed nothing."""
+    checkpoint = commit.checkpoint
+    assert checkpoint is not None
     scope = scope_then(context, recipe.shape, commit, stack)
-    skipped = commit.checkpoint is not None and bool(commit.checkpoint.skipped)
-    if scope is None or (skipped and not recipe.shape.keys):  # the one global result failed: nothing was touched
-        return stage_nothing(target)
-    rows, left_alone = _compute_again(context, spec, recipe, output, commit, scope, stack)
-    return stage_change(output, target, change_of(output, rows, scope, left_alone, commit.last_before))
+    if scope is None or (checkpoint.skipped and not recipe.shape.keys):  # the one global result failed
+        return None
+    gathered = gather(recipe.shape, scope, read_then(checkpoint), {})
+    results = _call_again(context, spec, recipe, checkpoint, gathered, stack)
+    # A key that stands as failed after a commit was not made by it: it failed in it, or was left out as tried before.
+    left_alone = dict.fromkeys([*checkpoint.skipped, *(entry.key for entry in checkpoint.failed)])
+    return _Made(scope, gathered, results, _failed_then(recipe.shape, scope, list(left_alone), results))
+
+
+def _stage_again(
+    spec: StepSpec, recipe: _Recipe, made: _Made, output: TableSource, commit: PastCommit, target: Target
+) -> StagedChange:
+    """Stage one output's part of what a commit computed."""
+    if spec.keys_table is not None and output.name == spec.keys_table.name:
+        assert commit.checkpoint is not None
+        rows = [processed_rows(made.gathered, made.failed, read_then(commit.checkpoint), spec.keys_table)]
+    else:
+        place = [entry.name for entry in recipe.shape.outputs].index(output.name)
+        rows = [_without(piece, made.failed) for piece in made.results.outputs[place]]
+    return stage_change(output, target, change_of(output, rows, made.scope, made.failed, commit.last_before))
 
 
 def scope_then(context: TableContext, shape: Shape, commit: PastCommit, stack: ExitStack) -> Scope | None:
@@ -206,35 +301,22 @@ def _bound(shape: Shape, columns: Sequence[str], values: Sequence[Any] | None) -
     return tuple(value_from_json(v, shape.key_types[n]) for n, v in zip(columns, values, strict=True))
 
 
-def _compute_again(
+def _call_again(
     context: TableContext,
     spec: StepSpec,
     recipe: _Recipe,
-    output: TableSource,
-    commit: PastCommit,
-    scope: Scope,
+    checkpoint: Checkpoint,
+    gathered: Gathered,
     stack: ExitStack,
-) -> tuple[list[CheckedFrame], pa.Table | None]:
-    """The rows that a commit's function gives again for one output, without those of the keys that failed then."""
-    checkpoint = commit.checkpoint
-    assert checkpoint is not None
-    gathered = gather(recipe.shape, scope, read_then(checkpoint), {})
+) -> Results:
     if recipe.is_pandas:
         most = spec.options.max_failed_keys + len(checkpoint.skipped) + len(checkpoint.failed)
-        results = compute_pandas(gathered, recipe.function, context, stack, fail_fast=False, most_failed=most)
-    else:
+        return compute_pandas(gathered, recipe.function, context, stack, fail_fast=False, most_failed=most)
 
-        def one_call(part: Any) -> list[CheckedFrame]:
-            return call(recipe.shape, recipe.function, part, context, stack)
+    def one_call(part: Any) -> list[CheckedFrame]:
+        return call(recipe.shape, recipe.function, part, context, stack)
 
-        results = compute_isolating(gathered, one_call, context, stack, fail_fast=False)
-    # A key that stands as failed after a commit was not made by it: it failed in it, or was left out as tried before.
-    left_alone = dict.fromkeys([*checkpoint.skipped, *(entry.key for entry in checkpoint.failed)])
-    failed = _failed_then(recipe.shape, scope, list(left_alone), results)
-    if spec.keys_table is not None and output.name == spec.keys_table.name:
-        return [processed_rows(gathered, failed, read_then(checkpoint), spec.keys_table)], failed
-    place = [entry.name for entry in recipe.shape.outputs].index(output.name)
-    return [_without(piece, failed) for piece in results.outputs[place]], failed
+    return compute_isolating(gathered, one_call, context, stack, fail_fast=False)
 
 
 def _failed_then(shape: Shape, scope: Scope, skipped: Sequence[str], results: Results) -> pa.Table | None:

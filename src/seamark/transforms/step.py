@@ -26,7 +26,7 @@ from seamark.transforms.keys import distinct
 from seamark.transforms.pandas_worker import to_pandas
 from seamark.transforms.partial import by_processed_keys, changed_idx, changed_idx_count, part_of_changes
 from seamark.transforms.planning import plan_step
-from seamark.transforms.replay import replay_table
+from seamark.transforms.replay import replay_tables
 from seamark.transforms.report import StepPlan, StepReport
 from seamark.transforms.run import OnBatch, StepRun, Work, silent
 from seamark.transforms.scope import no_keys
@@ -198,9 +198,9 @@ class Step:
     def refuse_moved_offsets(self) -> None:
         """Nothing: a step computes rows anew from its inputs, however often a record leads it there."""
 
-    def replay(self, table: str, head: TableHead) -> VerifyReport:
-        """What differs when the commits of one of its tables are computed again."""
-        return replay_table(self._context, self.spec, table, head)
+    def replay(self, heads: Mapping[str, TableHead]) -> VerifyReport:
+        """What differs when the commits of some of its tables, up to these heads, are computed again."""
+        return replay_tables(self._context, self.spec, heads)
 
     def failed_keys(self) -> tuple[FailedKey, ...]:
         """The keys that failed, as they are recorded."""
