@@ -8,7 +8,7 @@ from pathlib import Path
 import seamark as sm
 from seamark.control import CommitRequest, RunRecord
 from seamark.ledger.chain import ChainDraft
-from seamark.tables.publish import add_data, mirror_head, plan_table, table_append
+from seamark.tables.write.publish import add_data, mirror_head, plan_table, table_append
 
 BLOCKS_AT_ONCE = 10_000
 

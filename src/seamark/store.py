@@ -26,17 +26,17 @@ from seamark.sinks.registry import SinkRegistry
 from seamark.sinks.run import OnSent, Sink
 from seamark.sinks.target import Asked, Outlet
 from seamark.spark import quiet_query_errors, spark_session
-from seamark.tables.cache import BaseCache
-from seamark.tables.collect import CollectReport, collect_garbage
+from seamark.tables.care.collect import CollectReport, collect_garbage
+from seamark.tables.care.fold import FoldReport, fold_where_needed
+from seamark.tables.care.heal import Healed, heal_heads
+from seamark.tables.care.rebuild import RebuildReport, rebuild_control
 from seamark.tables.context import TableContext
-from seamark.tables.cuts import CutPlan, SizeLimit
-from seamark.tables.evolve import standing_schema
-from seamark.tables.fold import FoldReport, fold_where_needed
-from seamark.tables.heal import Healed, heal_heads
-from seamark.tables.rebuild import RebuildReport, rebuild_control
-from seamark.tables.schema import TableSchema, check_evolution, check_table_name, declare
+from seamark.tables.read.cache import BaseCache
+from seamark.tables.schema.growth import standing_schema
+from seamark.tables.schema.table_schema import TableSchema, check_evolution, check_table_name, declare
 from seamark.tables.table import Head, Table
 from seamark.tables.verify import normal_heads, verify_tables
+from seamark.tables.write.cuts import CutPlan, SizeLimit
 from seamark.transforms.changelist import ChangeList
 from seamark.transforms.declare import BatchTransform, InputLike, OnChange, RunConfig, TableOrName
 from seamark.transforms.initialise import initialise_offsets

@@ -23,8 +23,8 @@ from seamark.control import Position, RunRecord
 from seamark.ledger import DatasetKind, ExecuteTransform, ExecuteTransformInput, SetTransform
 from seamark.ledger.chain import ChainDraft
 from seamark.ledger.transform import SqlQueryStep, TransformInput, TransformSql
-from seamark.tables.publish import Progress, begin_chain, declare_schema, plan_table, publish, writing
-from seamark.tables.slices import OpCounts
+from seamark.tables.write.publish import Progress, begin_chain, declare_schema, plan_table, publish, writing
+from seamark.tables.write.slices import OpCounts
 
 TOML = """\
 pipeline  = "pipeline.py:ds"

@@ -57,7 +57,7 @@ def test_spark_is_started_only_on_request(call, project, spark):
 @pytest.mark.scenario("C30")
 def test_each_bad_thing_says_what_to_do(call, project, monkeypatch):
     (project / "pipeline.py").unlink()
-    monkeypatch.setattr("seamark.cli.facts.health.find_java", lambda: None)
+    monkeypatch.setattr("seamark.facts.health.find_java", lambda: None)
     monkeypatch.setenv("SEAMARK_SPARK_JARS", str(project / "delta-spark_4.2_2.13-4.4.0.jar"))
     file = project / "warehouse" / "posts" / "refs" / "head"
     file.write_text("f1620" + "0" * 64)

@@ -281,7 +281,7 @@ def test_an_error_that_nobody_foresaw_is_told_in_a_line(call, project, monkeypat
     def broken(*_arguments, **_options):
         raise KeyError("lost")
 
-    monkeypatch.setattr("seamark.cli.facts.project.list_project", broken)
+    monkeypatch.setattr("seamark.facts.project.list_project", broken)
     told = call("ls", folder=project)
     assert told.code == 1
     assert "unexpected KeyError: 'lost'" in told.err
@@ -294,7 +294,7 @@ def test_control_c_is_a_short_line(call, project, monkeypatch):
     def interrupted(*_arguments, **_options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("seamark.cli.facts.project.list_project", interrupted)
+    monkeypatch.setattr("seamark.facts.project.list_project", interrupted)
     told = call("ls", folder=project)
     assert told.code == 1
     assert told.err.startswith("Error: interrupted.")

@@ -14,7 +14,7 @@ from seamark import faults
 from seamark.control import GRACE_SECONDS, BaseVersion, LiveRun, step_lease_name
 from seamark.control.staging import count_registered
 from seamark.ledger.objects import Objects
-from seamark.tables.collect import bases_to_keep
+from seamark.tables.care.collect import bases_to_keep
 
 
 def make_old(folder: Path) -> None:

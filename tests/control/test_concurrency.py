@@ -16,10 +16,10 @@ from sqlalchemy import text
 from seamark import DataStore, faults
 from seamark.control import Control
 from seamark.errors import CommitConflict, LeaseHeld, SchemaChangeRefused, StagedFilesGone
-from seamark.tables.change import LocalChange, appended_rows
-from seamark.tables.conflicts import until_committed
-from seamark.tables.read import TableSource
-from seamark.tables.write import write_change
+from seamark.tables.read.rows import TableSource
+from seamark.tables.write.change import LocalChange, appended_rows
+from seamark.tables.write.conflicts import until_committed
+from seamark.tables.write.write_change import write_change
 
 
 def records(store: DataStore, table: str) -> list[tuple[int, int]]:

@@ -19,9 +19,9 @@ from seamark.ledger import (
     new_dataset_id,
 )
 from seamark.ledger.chain import ChainDraft
-from seamark.tables.publish import begin_chain, declare_schema, plan_table, publish, writing
-from seamark.tables.schema import declare
-from seamark.tables.slices import OpCounts
+from seamark.tables.schema.table_schema import declare
+from seamark.tables.write.publish import begin_chain, declare_schema, plan_table, publish, writing
+from seamark.tables.write.slices import OpCounts
 
 FEED = declare("feed", "post_id long", "post_id", None)
 

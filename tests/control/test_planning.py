@@ -24,8 +24,8 @@ from seamark.ledger.chain import ChainDraft, walk_back
 from seamark.ledger.codec import block_hash
 from seamark.ledger.events import ExecuteTransformInput
 from seamark.ledger.objects import ChainFiles, Objects
-from seamark.tables.change import LocalChange, NoRecords, appended_rows
-from seamark.tables.publish import (
+from seamark.tables.write.change import LocalChange, NoRecords, appended_rows
+from seamark.tables.write.publish import (
     Planned,
     add_data,
     begin_chain,
@@ -35,8 +35,8 @@ from seamark.tables.publish import (
     publish,
     writing,
 )
-from seamark.tables.slices import OpCounts, write_slice
-from seamark.tables.write import Advance, write_change
+from seamark.tables.write.slices import OpCounts, write_slice
+from seamark.tables.write.write_change import Advance, write_change
 
 
 def commit_times(store: DataStore, table: str) -> list[datetime]:
@@ -176,7 +176,7 @@ def replayed(planned: Planned) -> object:
 def test_a_thousand_batches_of_which_two_gave_output_are_planned_from_three_blocks(
     open_store, clicks_of, unsafe, reads, monkeypatch
 ):
-    monkeypatch.setattr("seamark.tables.commit_checks._check_inputs", lambda *_: None)  # the inputs are made up
+    monkeypatch.setattr("seamark.tables.write.commit_checks._check_inputs", lambda *_: None)  # the inputs are made up
     store = open_store()
     context = store.table("feed", "number long").source.context
     schema = store.table("feed").schema

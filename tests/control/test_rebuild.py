@@ -15,10 +15,10 @@ from seamark.errors import ChainRuleBroken, ObjectMissing, StoreError
 from seamark.ledger import DatasetKind, ExecuteTransform, SetTransform, SqlQueryStep, TransformInput, TransformSql
 from seamark.ledger.chain import ChainDraft
 from seamark.ledger.events import Checkpoint, ExecuteTransformInput
-from seamark.tables import rebuild
-from seamark.tables.publish import begin_chain, data_slice, declare_schema, plan_table, publish, writing
-from seamark.tables.schema import declare
-from seamark.tables.slices import OpCounts, write_slice
+from seamark.tables.care import rebuild
+from seamark.tables.schema.table_schema import declare
+from seamark.tables.write.publish import begin_chain, data_slice, declare_schema, plan_table, publish, writing
+from seamark.tables.write.slices import OpCounts, write_slice
 
 FEED = declare("feed", "post_id long, text string", "post_id", None)
 STEP = "process_posts"
@@ -188,7 +188,7 @@ def test_a_commit_while_the_chains_are_read_is_not_lost(
     committed = []
 
     if not mirrors:
-        monkeypatch.setattr("seamark.tables.publish.mirror_head", lambda *_: None)
+        monkeypatch.setattr("seamark.tables.write.publish.mirror_head", lambda *_: None)
     positions = rebuild.positions_of
 
     def commit_and_read(chains):
@@ -227,7 +227,7 @@ def test_a_commit_that_was_not_mirrored_is_rebuilt_from_what_the_database_knows(
     feed, control_url, warehouse, clicks_of, monkeypatch, open_store, table
 ):
     with monkeypatch.context() as patched:
-        patched.setattr("seamark.tables.publish.mirror_head", lambda *_: None)  # killed after the commit
+        patched.setattr("seamark.tables.write.publish.mirror_head", lambda *_: None)  # killed after the commit
         feed.table(table, "number long").append(clicks_of(4))
     before = known(feed)
 

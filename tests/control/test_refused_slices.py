@@ -12,9 +12,9 @@ from seamark.ledger.chain import ChainDraft
 from seamark.ledger.events import Checkpoint
 from seamark.ledger.logical_hash import LogicalHasher
 from seamark.ledger.objects import PendingFile
-from seamark.tables import commit_checks
-from seamark.tables.publish import add_data, plan_table, publish, writing
-from seamark.tables.slices import OpCounts, SliceInfo
+from seamark.tables.write import commit_checks
+from seamark.tables.write.publish import add_data, plan_table, publish, writing
+from seamark.tables.write.slices import OpCounts, SliceInfo
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from seamark.cli.facts.steps import step_states
+from seamark.facts.steps import step_states
 
 TIMED = "VisitID long, y_VisitVersion int, seen timestamp, revenue long"
 KEYED = {

@@ -5,10 +5,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from seamark.tables import slices as slices_module
-from seamark.tables.cuts import BLOCK_BYTES, SizeLimit
 from seamark.tables.row_bytes import bytes_of_rows
-from seamark.tables.slices import sort_records, take_records
+from seamark.tables.write import slices as slices_module
+from seamark.tables.write.cuts import BLOCK_BYTES, SizeLimit
+from seamark.tables.write.slices import sort_records, take_records
 
 
 def logical_hashes(table):

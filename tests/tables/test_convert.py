@@ -6,8 +6,14 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from seamark.tables.convert import ValueDoesNotFit, convert_array, convert_spark, convertible, convertible_in_spark
-from seamark.tables.types import spark_type
+from seamark.tables.schema.convert import (
+    ValueDoesNotFit,
+    convert_array,
+    convert_spark,
+    convertible,
+    convertible_in_spark,
+)
+from seamark.tables.schema.types import spark_type
 
 LONG, INT, BYTE, DOUBLE, FLOAT, TEXT = pa.int64(), pa.int32(), pa.int8(), pa.float64(), pa.float32(), pa.string()
 UTC_TIME, WALL, DAY = pa.timestamp("us", tz="UTC"), pa.timestamp("us"), pa.date32()

@@ -3,8 +3,8 @@
 import pytest
 
 from seamark.errors import InvalidSchema
-from seamark.tables.ddl import parse_columns
-from seamark.tables.types import spark_type
+from seamark.tables.schema.ddl import parse_columns
+from seamark.tables.schema.types import spark_type
 
 SAME = [
     "id long",

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from seamark.errors import SchemaChangeRefused
-from seamark.tables import fold
+from seamark.tables.care import fold
 
 OLD = "id long, v string"
 NEW = "id long, v string, n decimal(5,2)"

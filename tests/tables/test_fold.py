@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 import seamark as sm
 from seamark.control import Lease
 from seamark.errors import TableError
-from seamark.tables import fold
-from seamark.tables.delta_log import DeltaLog
+from seamark.tables.care import fold
+from seamark.tables.read.delta_log import DeltaLog
 
 
 def delta_versions(table):

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from seamark.errors import BadValue, FrameMismatch
 from seamark.spark.frames import spark_frame
-from seamark.tables.convert import ValueDoesNotFit, convert_array
 from seamark.tables.frames import check_frame
-from seamark.tables.schema import declare
+from seamark.tables.schema.convert import ValueDoesNotFit, convert_array
+from seamark.tables.schema.table_schema import declare
 
 CHUNKS = [(2, 0, 1), (0, 2, 0, 0, 1, 0), (30_000, 0, 20_100)]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
 import seamark as sm
-from seamark.tables import fold
+from seamark.tables.care import fold
 
 KEYS = st.integers(0, 5)
 STATE = st.dictionaries(KEYS, st.sampled_from(["a", "b", None]), max_size=5)

@@ -13,13 +13,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from seamark.ledger.verify.footer import group_sizes
-from seamark.tables import fold, local_slices, small
-from seamark.tables.delta_log import DeltaLog
-from seamark.tables.group_rows import rows_that_fit
-from seamark.tables.local_slices import read_small
+from seamark.tables import small
+from seamark.tables.care import fold
+from seamark.tables.care.group_rows import rows_that_fit
+from seamark.tables.read import local_slices
+from seamark.tables.read.delta_log import DeltaLog
+from seamark.tables.read.local_slices import read_small
+from seamark.tables.read.to_driver import collect_small
 from seamark.tables.row_bytes import bytes_in_spark, bytes_of_rows
 from seamark.tables.small import fits_on_driver
-from seamark.tables.to_driver import collect_small
 
 ROOM = 20_000  # bytes that the driver takes in these tests
 
@@ -309,4 +311,9 @@ def test_the_bounds_are_decided_in_one_place():
     package = Path(small.__file__).parents[1]
     texts = {str(path.relative_to(package)): path.read_text() for path in package.rglob("*.py")}
     found = {name for name, text in texts.items() if "SMALL_RECORDS" in text or "SMALL_BYTES" in text}
-    assert found == {"tables/small.py", "tables/to_driver.py", "tables/local_slices.py", "tables/change.py"}
+    assert found == {
+        "tables/small.py",
+        "tables/read/to_driver.py",
+        "tables/read/local_slices.py",
+        "tables/write/change.py",
+    }

@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from seamark.tables import row_counts
-from seamark.tables.row_counts import RowCount, count_rows
+from seamark.tables.read import row_counts
+from seamark.tables.read.row_counts import RowCount, count_rows
 
 
 def counted(store, name):

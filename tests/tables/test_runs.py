@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamark.tables.cuts import CutPlan, SizeLimit, cut_in_order, cut_sorted, cut_table
 from seamark.tables.row_bytes import bytes_of_rows
-from seamark.tables.runs import RunReader, cut_runs, read_stretches, write_run
-from seamark.tables.schema import declare
+from seamark.tables.schema.table_schema import declare
+from seamark.tables.write.cuts import CutPlan, SizeLimit, cut_in_order, cut_sorted, cut_table
+from seamark.tables.write.sorted_runs import RunReader, cut_runs, read_stretches, write_run
 
 ROOM = 1 << 40  # more bytes than any of these changes has
 

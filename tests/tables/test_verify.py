@@ -15,8 +15,8 @@ from seamark.control import Position, RunRecord
 from seamark.errors import ChainRuleBroken, WrongVerb
 from seamark.ledger.chain import ChainDraft
 from seamark.ledger.objects import file_hash
-from seamark.tables.publish import Progress, begin_chain, data_slice, declare_schema, plan_table, publish, writing
-from seamark.tables.slices import OpCounts, write_slice
+from seamark.tables.write.publish import Progress, begin_chain, data_slice, declare_schema, plan_table, publish, writing
+from seamark.tables.write.slices import OpCounts, write_slice
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ def test_put_into_place_by_hand_they_are_reported(dry, posts, monkeypatch):
     planned, moment, piece = numbered(posts, [6, 7, 9, 10, 11])
     draft = ChainDraft(planned.state, moment)
     draft.add(ledger.AddData(prev_offset=5, new_data=piece))
-    monkeypatch.setattr("seamark.tables.commit_checks.check_slice_offsets", lambda *_: None)
+    monkeypatch.setattr("seamark.tables.write.commit_checks.check_slice_offsets", lambda *_: None)
     with writing(dry._context) as run:
         publish(dry._context, run, RunRecord(run.run_id, "t", "t", 0.0), [(planned, draft)], counts=OpCounts())
 

@@ -8,9 +8,9 @@ import pytest
 from seamark.errors import ChainRuleBroken
 from seamark.ledger import AddData, OffsetInterval, SourceState
 from seamark.ledger.chain import ChainDraft
-from seamark.tables.change import LocalChange, NoRecords, appended_rows
-from seamark.tables.publish import plan_table
-from seamark.tables.write import Advance, write_change
+from seamark.tables.write.change import LocalChange, NoRecords, appended_rows
+from seamark.tables.write.publish import plan_table
+from seamark.tables.write.write_change import Advance, write_change
 
 
 def day(number, year=2020):

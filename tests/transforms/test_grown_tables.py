@@ -8,7 +8,7 @@ import pytest
 
 import seamark as sm
 from seamark.errors import LeaseHeld, SchemaChangeRefused
-from seamark.tables.evolve import grow_declared
+from seamark.tables.schema.growth import grow_declared
 
 pytestmark = pytest.mark.scenario("X93")
 
@@ -89,7 +89,7 @@ def test_a_table_beside_the_steps_that_cannot_grow_now_does_not_lose_their_repor
         raise LeaseHeld("write:notes", "somebody")
 
     with monkeypatch.context() as patched:
-        patched.setattr("seamark.tables.evolve._grow", is_reserved)
+        patched.setattr("seamark.tables.schema.growth._grow", is_reserved)
         report = new.run()
     assert report.ok
     assert report.steps["f"].appended == 1

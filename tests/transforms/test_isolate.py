@@ -10,8 +10,8 @@ import pytest
 
 from seamark.errors import FunctionFailed
 from seamark.tables.frames import LocalFrame
-from seamark.tables.read import TableSource
-from seamark.tables.schema import declare
+from seamark.tables.read.rows import TableSource
+from seamark.tables.schema.table_schema import declare
 from seamark.transforms.blame import KeyTrouble
 from seamark.transforms.gather import Gathered
 from seamark.transforms.isolate import MOST_CALLS, compute_isolating

@@ -12,7 +12,7 @@ import seamark as sm
 from seamark.control import outputs_key
 from seamark.errors import DefinitionChanged
 from seamark.metrics import metrics_text
-from seamark.tables.rebuild import rebuild_control
+from seamark.tables.care.rebuild import rebuild_control
 
 pytestmark = pytest.mark.scenario("X90")
 

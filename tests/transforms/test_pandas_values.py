@@ -11,7 +11,7 @@ import pytest
 import seamark as sm
 from seamark.control import FailedKey
 from seamark.tables.frames import LocalFrame, check_frame
-from seamark.tables.schema import declare
+from seamark.tables.schema.table_schema import declare
 from seamark.transforms.changelist import join_frames
 from seamark.transforms.failures import failure_frame
 from seamark.transforms.pandas_worker import to_pandas

@@ -11,7 +11,7 @@ import seamark as sm
 from seamark.control import leases
 from seamark.errors import TableError
 from seamark.ledger import ExecuteTransform
-from seamark.tables import fold
+from seamark.tables.care import fold
 
 
 def day(number: int) -> datetime:

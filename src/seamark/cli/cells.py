@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from seamark.cli.plain import plain
+from seamark.facts.plain import plain
 
 HASH_LETTERS = 13  # the five that all hashes begin with, and eight more
 DASH = Text("–", "dim")

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from seamark.cli.signals import Terminated
 from seamark.errors import ConfigError, NotACommit, SeamarkError, UnknownColumn, UnknownStep, UnknownTable, UsedWrongly
+from seamark.facts.trouble import MOST_SHOWN, SHOW_WHERE
 from seamark.texts import storable
 
 FAILED, USED_WRONGLY, HAS_WORK = 1, 2, 3
-MOST_SHOWN = 200_000  # letters: a stack trace through Spark is long
 
 _WRONG_USE = (ConfigError, UsedWrongly, UnknownTable, UnknownStep, UnknownColumn, NotACommit)
 
@@ -73,7 +73,7 @@ def _told(error: BaseException) -> Failure:
             return _interrupted()
         case _:
             text = f"unexpected {type(error).__name__}: {error}".rstrip(": ")
-            return Failure(type(error).__name__, text, "run it again with --debug to see where it happened.", FAILED)
+            return Failure(type(error).__name__, text, SHOW_WHERE, FAILED)
 
 
 def _interrupted(message: str = "interrupted.", exit_code: int = FAILED) -> Failure:

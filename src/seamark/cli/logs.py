@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seamark.cli.plain import iso, plain
 from seamark.errors import SeamarkWarning
+from seamark.facts.plain import iso, plain
 from seamark.texts import without_secrets
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.text import Text
 
 from seamark.cli.failures import Failure, failure_of
-from seamark.cli.plain import plain
 from seamark.cli.signals import Terminated
+from seamark.facts.plain import plain
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -11,7 +11,7 @@ from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING
 
 from seamark.cli.failures import PipelineRaised
-from seamark.config import KEYS, Config, Kind
+from seamark.config import KEYS, Config, Kind, pipeline_of
 from seamark.errors import ConfigError, SeamarkError, did_you_mean
 
 if TYPE_CHECKING:
@@ -40,23 +40,6 @@ def open_store_despite_trouble(config: Config) -> tuple[DataStore, Exception | N
             raise
         trouble = error
     return _store_in(module, file, variable, config), trouble
-
-
-def pipeline_of(config: Config) -> tuple[Path, str]:
-    """The file and the variable that the setting `pipeline` names; the file must be there."""
-    name, colon, variable = config.pipeline.rpartition(":")
-    if not colon or not name or not variable.isidentifier():
-        raise ConfigError(
-            f"'pipeline' is {config.pipeline!r} ({config.origin('pipeline')}), which is not a file and a variable.",
-            hint='write it like pipeline = "pipeline.py:ds".',
-        )
-    file = config.folder / name
-    if not file.is_file():
-        raise ConfigError(
-            f"the pipeline file {file} is not there ('pipeline' is {config.pipeline!r}, {config.origin('pipeline')}).",
-            hint="correct 'pipeline' in seamark.toml, or make the file.",
-        )
-    return file, variable
 
 
 def _keep_paths_of_environment(config: Config) -> None:

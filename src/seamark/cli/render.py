@@ -29,14 +29,14 @@ from seamark.cli.cells import (
 from seamark.cli.grid import KEPT_TOGETHER, Grid, grid, wrapped
 
 if TYPE_CHECKING:
-    from seamark.cli.facts.chains import InputInterval, Log, LogEntry, StepLog
-    from seamark.cli.facts.health import Check, Health
-    from seamark.cli.facts.live import RunningLine
-    from seamark.cli.facts.rows import TableRows
-    from seamark.cli.facts.tables import RunLine
     from seamark.cli.verbs.care import Collected, Folded, Heads, Verified
     from seamark.cli.verbs.start import NewProject
-    from seamark.tables.rebuild import RebuildReport
+    from seamark.facts.chains import InputInterval, Log, LogEntry, StepLog
+    from seamark.facts.health import Check, Health
+    from seamark.facts.live import RunningLine
+    from seamark.facts.rows import TableRows
+    from seamark.facts.tables import RunLine
+    from seamark.tables.care.rebuild import RebuildReport
 
 Parts = list[RenderableType]
 

@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from seamark.cli.plain import plain
 from seamark.cli.render import Parts
+from seamark.facts.plain import plain
 
 if TYPE_CHECKING:
-    from seamark.cli.facts.chains import BlockFacts
+    from seamark.facts.chains import BlockFacts
 
 # What these are follows from the field that they stand in; of all others the document says the kind.
 _PLAIN_KINDS = {

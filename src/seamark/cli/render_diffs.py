@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from seamark.cli.cells import Fitted, FittedColumn, counted, value
-from seamark.cli.facts.versions import VersionHistory
 from seamark.cli.render import Parts
+from seamark.facts.versions import VersionHistory
 
 if TYPE_CHECKING:
     from seamark.cli.verbs.mend import GivenUp

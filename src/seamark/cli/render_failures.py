@@ -12,7 +12,7 @@ from seamark.cli.render import Parts
 from seamark.cli.render_steps import key_text
 
 if TYPE_CHECKING:
-    from seamark.cli.facts.failed_keys import FailedKeyLine, FailedKeys
+    from seamark.facts.failed_keys import FailedKeyLine, FailedKeys
 
 
 def failed_keys(facts: FailedKeys, step: str | None, *, with_errors: bool) -> Parts:

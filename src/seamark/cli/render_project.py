@@ -13,9 +13,9 @@ from seamark.cli.grid import grid
 from seamark.cli.render import Parts, running, runs
 
 if TYPE_CHECKING:
-    from seamark.cli.facts.project import Listing, Status
-    from seamark.cli.facts.sinks import SinkLine, StandingSink
-    from seamark.cli.facts.steps import InputState, StepLine, StepState
+    from seamark.facts.project import Listing, Status
+    from seamark.facts.sinks import SinkLine, StandingSink
+    from seamark.facts.steps import InputState, StepLine, StepState
 
 _NO_TABLES = "No tables yet: declare one in the pipeline with ds.table(…)."
 

@@ -10,17 +10,17 @@ from rich.text import Text
 from rich.tree import Tree
 
 from seamark.cli.cells import DASH, counted, first_line, is_longer, number, short, under, value
-from seamark.cli.facts.runs import FAILURES_SHOWN
 from seamark.cli.grid import Grid, grid
 from seamark.cli.render import Parts
+from seamark.facts.runs import FAILURES_SHOWN
 
 if TYPE_CHECKING:
-    from seamark.cli.facts.origins import Origin, Origins
-    from seamark.cli.facts.runs import RunResult, StepResult
-    from seamark.cli.facts.sinks import PlannedSink, SinkResult
-    from seamark.cli.facts.steps import Plan, PlannedStep
-    from seamark.cli.facts.trouble import Trouble
     from seamark.cli.verbs.mend import GivenUp, Reset
+    from seamark.facts.origins import Origin, Origins
+    from seamark.facts.runs import RunResult, StepResult
+    from seamark.facts.sinks import PlannedSink, SinkResult
+    from seamark.facts.steps import Plan, PlannedStep
+    from seamark.facts.trouble import Trouble
 
 _NO_STEPS = "No steps yet: declare one in the pipeline with @ds.transform(…)."
 _REASON_LINES = 12  # of a changed definition: more than that is for `run` to show

@@ -5,6 +5,7 @@ from __future__ import annotations
 from seamark.config.keys import KEYS, Kind
 from seamark.config.load import find_project, load_config
 from seamark.config.masking import masked
+from seamark.config.pipeline import pipeline_of
 from seamark.config.settings import (
     Config,
     LogSettings,
@@ -30,4 +31,5 @@ __all__ = [
     "find_project",
     "load_config",
     "masked",
+    "pipeline_of",
 ]

@@ -50,8 +50,8 @@ from seamark.diffs.level import (
 from seamark.diffs.lives import HEARD, NO_VERSION, Life, applied, columns_of
 from seamark.diffs.result import result_columns
 from seamark.tables.frames import quoted
-from seamark.tables.schema import Column as TableColumn
-from seamark.tables.types import spark_name
+from seamark.tables.schema.table_schema import Column as TableColumn
+from seamark.tables.schema.types import spark_name
 
 
 def apply_logs(spec: DiffSpec, visits: DataFrame, how: Applying) -> DataFrame:

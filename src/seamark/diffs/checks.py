@@ -25,10 +25,10 @@ from seamark.diffs.declare import (
 from seamark.diffs.merge import DEFAULT_RULE, NEVER_UNDONE, RULES, MergeColumn, Rule
 from seamark.diffs.spans import kept_marks, time_to_live
 from seamark.errors import UnknownColumn, did_you_mean
-from seamark.tables.read import TableSource
-from seamark.tables.schema import Column, check_table_name
+from seamark.tables.read.rows import TableSource
+from seamark.tables.schema.table_schema import Column, check_table_name
+from seamark.tables.schema.types import spark_name
 from seamark.tables.table import Table
-from seamark.tables.types import spark_name
 from seamark.transforms.spec import call_misfit
 
 TableOrName = Table | str

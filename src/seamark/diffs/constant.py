@@ -15,7 +15,7 @@ from seamark.diffs.level import ENDS, WIDE_BY_VERSION, heard_name, old, stored_s
 from seamark.diffs.lives import Record
 from seamark.diffs.news import brought_by
 from seamark.tables.frames import quoted
-from seamark.tables.types import spark_name
+from seamark.tables.schema.types import spark_name
 
 # Of one thing that is said of a column: of which life, what, and whether that life is to be looked at for it.
 _LIFE, _VALUE, _STANDS, _IS_DELETE, _VALUES = "its life", "its value", "it stands", "of a delete", "its values"

@@ -18,9 +18,9 @@ import pyarrow as pa
 from seamark.control import outputs_key
 from seamark.diffs.merge import MergeColumn
 from seamark.errors import InvalidStep, SeamarkError, TableError
-from seamark.tables.ddl import UTC_MICROS
-from seamark.tables.read import TableSource
-from seamark.tables.schema import Column, TableSchema
+from seamark.tables.read.rows import TableSource
+from seamark.tables.schema.ddl import UTC_MICROS
+from seamark.tables.schema.table_schema import Column, TableSchema
 from seamark.transforms.definition import Definition, FunctionText, function_text
 from seamark.transforms.function_lookup import closure_of
 

@@ -19,10 +19,10 @@ from seamark.errors import FrameMismatch, InvalidStep, NoSuchRow, moved_offsets_
 from seamark.ledger.verify import VerifyReport
 from seamark.spark.frames import arrow_rows
 from seamark.tables.context import TableContext
-from seamark.tables.evolve import grow_declared
 from seamark.tables.frames import LocalFrame, check_frame, quoted
-from seamark.tables.read import choose_values, read_changes
-from seamark.tables.schema import TableSchema
+from seamark.tables.read.rows import choose_values, read_changes
+from seamark.tables.schema.growth import grow_declared
+from seamark.tables.schema.table_schema import TableSchema
 from seamark.tables.table import Table
 from seamark.transforms.attempt import Attempt, attempt
 from seamark.transforms.batches import Pending

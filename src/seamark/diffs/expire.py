@@ -37,9 +37,9 @@ from seamark.ledger import Op
 from seamark.spark.frames import arrow_rows, spark_frame
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
-from seamark.tables.ddl import UTC_MICROS
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
-from seamark.tables.read import KeyChoice, all_of, read_images, read_rows
+from seamark.tables.read.rows import KeyChoice, all_of, read_images, read_rows
+from seamark.tables.schema.ddl import UTC_MICROS
 from seamark.transforms.checkpoint import Checkpoint
 from seamark.transforms.fetch import read_for, read_interval
 from seamark.transforms.keys import comparable, distinct, keys_of

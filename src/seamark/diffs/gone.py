@@ -26,7 +26,7 @@ from seamark.diffs.standing import as_frame, beside
 from seamark.ledger import Op
 from seamark.spark.frames import arrow_rows
 from seamark.tables.frames import LocalFrame, quoted
-from seamark.tables.read import TableSource, all_of, choose_values, read_images, read_slices
+from seamark.tables.read.rows import TableSource, all_of, choose_values, read_images, read_slices
 from seamark.transforms.fetch import OFFSET, read_for
 from seamark.transforms.keys import comparable
 from seamark.transforms.scope import KeyValues

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from seamark.diffs.blocks import Fast, Side, State
 from seamark.diffs.declare import SLOW, DiffLog, DiffSpec, stored_wide
 from seamark.tables.frames import quoted
-from seamark.tables.types import spark_name
+from seamark.tables.schema.types import spark_name
 
 # A column's name holds no space, so these are nobody's.
 WIDE_BY_VERSION = "its wide"

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from seamark.tables.types import spark_name
+from seamark.tables.schema.types import spark_name
 
 Rule: TypeAlias = str | Callable[[Column, Column], Column]
 """The name of a rule, or a function of the older and the newer value, neither of which is NULL."""

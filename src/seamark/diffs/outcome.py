@@ -19,8 +19,8 @@ from seamark.diffs.moments import as_moment
 from seamark.diffs.result import FAILED, MARKS, OLDEST, RECORDS, applied_schema
 from seamark.ledger import Op
 from seamark.spark.frames import arrow_rows, spark_frame
-from seamark.tables.change import Change, FrameChange, LocalChange, NoRecords, appended_rows
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
+from seamark.tables.write.change import Change, FrameChange, LocalChange, NoRecords, appended_rows
 from seamark.transforms.keys import key_texts
 
 PLACE = "its place"  # among the records of its visit

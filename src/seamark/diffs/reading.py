@@ -24,9 +24,9 @@ from seamark.spark.frames import spark_frame
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
-from seamark.tables.read import TableSource, all_of, count_records, read_changes, read_images
+from seamark.tables.read.rows import TableSource, all_of, count_records, read_changes, read_images
+from seamark.tables.read.to_driver import collect_small
 from seamark.tables.small import fits_on_driver
-from seamark.tables.to_driver import collect_small
 from seamark.transforms.fetch import read_for, read_records
 from seamark.transforms.keys import distinct, keys_of
 from seamark.transforms.scope import KeyValues

@@ -12,10 +12,10 @@ from seamark.diffs.expire import Expiry
 from seamark.diffs.reading import Reading
 from seamark.diffs.run import Done, make_changes, outcome_of
 from seamark.ledger.verify import VerifyReport
-from seamark.tables.change import stage_change
 from seamark.tables.context import TableContext
-from seamark.tables.read import TableSource
-from seamark.tables.stage import StagedChange, Target
+from seamark.tables.read.rows import TableSource
+from seamark.tables.write.change import stage_change
+from seamark.tables.write.stage import StagedChange, Target
 from seamark.transforms.checkpoint import Checkpoint
 from seamark.transforms.history import PastCommit
 from seamark.transforms.replay import Shared, replay_commits

@@ -34,7 +34,7 @@ from seamark.diffs.level import (
 )
 from seamark.ledger import Op
 from seamark.tables.frames import quoted
-from seamark.tables.types import spark_name
+from seamark.tables.schema.types import spark_name
 
 RECORDS, CHANGES, FAILED, OLDEST = "its records", "its changes", "its failure", "its time"
 _LARGEST = (1 << 63) - 1

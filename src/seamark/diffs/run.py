@@ -19,13 +19,13 @@ from seamark.diffs.reading import Reading, visits_of
 from seamark.diffs.result import CHANGES, MARKS, TIMES, applied_schema
 from seamark.diffs.situation import DiffSituation
 from seamark.errors import CommitConflict, TooManyFailures, VisitFailed
-from seamark.tables.change import Change, NoRecords, spark_errors_explained
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
 from seamark.tables.frames import SparkFrame
-from seamark.tables.publish import Progress
-from seamark.tables.read import TableSource
-from seamark.tables.slices import OpCounts
+from seamark.tables.read.rows import TableSource
+from seamark.tables.write.change import Change, NoRecords, spark_errors_explained
+from seamark.tables.write.publish import Progress
+from seamark.tables.write.slices import OpCounts
 from seamark.transforms.attempt import Attempt
 from seamark.transforms.checkpoint import Checkpoint, ReadAt
 from seamark.transforms.commit import (

@@ -12,7 +12,7 @@ from seamark.control import FailedKey, TableHead
 from seamark.diffs.declare import DiffSpec
 from seamark.errors import DefinitionChanged, InvalidStep
 from seamark.tables.context import TableContext
-from seamark.tables.publish import plan_table
+from seamark.tables.write.publish import plan_table
 from seamark.transforms.batches import Pending, Pin
 from seamark.transforms.checkpoint import Checkpoint
 from seamark.transforms.commit import Covered, last_checkpoint, least_watermark

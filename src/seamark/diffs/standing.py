@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from seamark.diffs.declare import DiffSpec
 from seamark.spark.frames import spark_frame
 from seamark.tables.frames import CheckedFrame, SparkFrame, quoted
-from seamark.tables.read import TableSource, all_of
+from seamark.tables.read.rows import TableSource, all_of
 
 
 def as_frame(source: TableSource, rows: CheckedFrame) -> DataFrame:

@@ -9,7 +9,7 @@ from seamark.diffs.declare import DiffSpec
 from seamark.diffs.level import WIDE_BY_VERSION
 from seamark.diffs.news import versions_told
 from seamark.tables.frames import quoted
-from seamark.tables.read import all_of
+from seamark.tables.read.rows import all_of
 
 
 def with_wide(spec: DiffSpec, visits: DataFrame, rows: DataFrame) -> DataFrame:

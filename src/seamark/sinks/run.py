@@ -18,7 +18,7 @@ from seamark.sinks.report import SinkReport, SinkState
 from seamark.sinks.start import Known, Start, decide_start, writers
 from seamark.sinks.target import Carried, Outlet, Place, Target
 from seamark.tables.context import TableContext
-from seamark.tables.schema import TableSchema
+from seamark.tables.schema.table_schema import TableSchema
 from seamark.texts import MOST_LOGGED, record_of, storable
 
 SINK_RUN = "sink:"

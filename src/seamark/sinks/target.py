@@ -10,7 +10,7 @@ from typing import Protocol
 
 from seamark.control import BlockEntry
 from seamark.sinks.layout import Layout
-from seamark.tables.schema import TableSchema
+from seamark.tables.schema.table_schema import TableSchema
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,10 @@ from seamark.spark.causes import OWN_TROUBLE
 from seamark.spark.frames import parquet_reader
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, as_it_stands
-from seamark.tables.publish import writing
-from seamark.tables.schema import TableSchema
-from seamark.tables.slices import row_groups
+from seamark.tables.schema.table_schema import TableSchema
 from seamark.tables.small import fits_on_driver, is_small
+from seamark.tables.write.publish import writing
+from seamark.tables.write.slices import row_groups
 
 _FILE_COLUMNS = "path string, rows long, values long"
 

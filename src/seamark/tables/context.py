@@ -11,12 +11,12 @@ from seamark.clock import Clock
 from seamark.config import RowSettings
 from seamark.control import Control
 from seamark.ledger.objects import ChainFiles
-from seamark.tables.cuts import CutPlan
+from seamark.tables.write.cuts import CutPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from seamark.tables.cache import BaseCache
+    from seamark.tables.read.cache import BaseCache
 
 STAGING_FOLDER = ".staging"
 

@@ -12,9 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from seamark.errors import BadValue, FrameMismatch, NullKey
-from seamark.tables.convert import ValueDoesNotFit, convert_array, convert_spark, convertible, convertible_in_spark
-from seamark.tables.schema import Column, TableSchema
-from seamark.tables.types import arrow_type, spark_name, spark_type
+from seamark.tables.schema.convert import (
+    ValueDoesNotFit,
+    convert_array,
+    convert_spark,
+    convertible,
+    convertible_in_spark,
+)
+from seamark.tables.schema.table_schema import Column, TableSchema
+from seamark.tables.schema.types import arrow_type, spark_name, spark_type
 
 if TYPE_CHECKING:
     import pandas as pd

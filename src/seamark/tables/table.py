@@ -13,7 +13,13 @@ import pyarrow as pa
 from seamark.control import TableHead
 from seamark.errors import InvalidSchema, WrongVerb
 from seamark.ledger import DatasetKind
-from seamark.tables.change import (
+from seamark.tables.care.fold import FoldReport, fold_table
+from seamark.tables.computed import computed, in_files
+from seamark.tables.context import TableContext
+from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, check_frame
+from seamark.tables.read.rows import TableSource, check_as_of, read_changes, read_rows
+from seamark.tables.schema.table_schema import TableSchema
+from seamark.tables.write.change import (
     Change,
     NoRecords,
     append_change,
@@ -24,16 +30,10 @@ from seamark.tables.change import (
     spark_errors_explained,
     upsert_change,
 )
-from seamark.tables.computed import computed, in_files
-from seamark.tables.context import TableContext
-from seamark.tables.fold import FoldReport, fold_table
-from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, check_frame
-from seamark.tables.publish import Planned
-from seamark.tables.read import TableSource, check_as_of, read_changes, read_rows
-from seamark.tables.schema import TableSchema
-from seamark.tables.slices import doubled_among
-from seamark.tables.stage import refuse_doubled_key
-from seamark.tables.write import NOTHING_ELSE, Advance, Commit, write_change
+from seamark.tables.write.publish import Planned
+from seamark.tables.write.slices import doubled_among
+from seamark.tables.write.stage import refuse_doubled_key
+from seamark.tables.write.write_change import NOTHING_ELSE, Advance, Commit, write_change
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

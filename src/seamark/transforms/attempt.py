@@ -21,7 +21,7 @@ from seamark.errors import (
 )
 from seamark.spark.starting import seconds_spent
 from seamark.tables.context import TableContext
-from seamark.tables.publish import Writing, writing
+from seamark.tables.write.publish import Writing, writing
 from seamark.texts import record_of
 from seamark.transforms.batches import Pin
 from seamark.transforms.blame import interruptions_named

@@ -10,9 +10,9 @@ from seamark.control import TableHead
 from seamark.ledger import DatasetKind
 from seamark.ledger.chain import ChainDraft
 from seamark.tables.context import TableContext
-from seamark.tables.evolve import grow_declared
-from seamark.tables.publish import Planned, Writing, begin_chain, begun_heads, declare_schema
-from seamark.tables.read import TableSource
+from seamark.tables.read.rows import TableSource
+from seamark.tables.schema.growth import grow_declared
+from seamark.tables.write.publish import Planned, Writing, begin_chain, begun_heads, declare_schema
 from seamark.transforms.commit import Maker
 from seamark.transforms.situation import Known
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from seamark.errors import FunctionFailed, SeamarkError, StepInterrupted, TableError
 from seamark.spark.causes import SPARK_ERRORS, Fault, explained, fault_of
-from seamark.tables.convert import misfit_in
+from seamark.tables.schema.convert import misfit_in
 
 
 class KeyTrouble(Exception):

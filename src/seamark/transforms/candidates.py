@@ -14,10 +14,10 @@ from seamark.control import CoveredKey
 from seamark.errors import BadValue, UnknownColumn, did_you_mean
 from seamark.spark.frames import spark_frame
 from seamark.tables.context import TableContext
-from seamark.tables.convert import ValueDoesNotFit, convert_array
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
-from seamark.tables.read import TableSource, all_of, read_images, typed_literal
-from seamark.tables.types import spark_name
+from seamark.tables.read.rows import TableSource, all_of, read_images, typed_literal
+from seamark.tables.schema.convert import ValueDoesNotFit, convert_array
+from seamark.tables.schema.types import spark_name
 from seamark.transforms.keys import comparable, key_texts, keys_of
 from seamark.transforms.own_rows import rows_under
 from seamark.transforms.processed import processed_keys

@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from seamark.errors import InvalidStep, did_you_mean
 from seamark.spark.frames import spark_frame
-from seamark.tables.convert import convert_spark, convertible
-from seamark.tables.ddl import UTC_MICROS
 from seamark.tables.frames import is_spark, quoted, to_arrow
-from seamark.tables.types import arrow_type
+from seamark.tables.schema.convert import convert_spark, convertible
+from seamark.tables.schema.ddl import UTC_MICROS
+from seamark.tables.schema.types import arrow_type
 from seamark.transforms.joined_rows import in_type, joined_rows
 from seamark.transforms.pandas_worker import to_pandas
 

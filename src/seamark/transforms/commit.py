@@ -19,11 +19,14 @@ from seamark.errors import ChainRuleBroken, SchemaChangeRefused, SeamarkError, T
 from seamark.ledger import AddData, ChainState, DatasetKind, ExecuteTransform, ExecuteTransformInput, Op
 from seamark.ledger.chain import ChainDraft
 from seamark.spark.frames import empty_frame, spark_frame
-from seamark.tables import diff, local_diff
-from seamark.tables.change import Change, FrameChange, LocalChange, NoRecords, appended_rows, stage_change
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
-from seamark.tables.publish import (
+from seamark.tables.read.rows import TableSource, all_of
+from seamark.tables.schema.table_schema import refuse_old_schema
+from seamark.tables.small import fits_on_driver
+from seamark.tables.write import compare, compare_local
+from seamark.tables.write.change import Change, FrameChange, LocalChange, NoRecords, appended_rows, stage_change
+from seamark.tables.write.publish import (
     Planned,
     Progress,
     Writing,
@@ -35,11 +38,8 @@ from seamark.tables.publish import (
     plan_table,
     publish,
 )
-from seamark.tables.read import TableSource, all_of
-from seamark.tables.schema import refuse_old_schema
-from seamark.tables.slices import OpCounts
-from seamark.tables.small import fits_on_driver
-from seamark.tables.stage import StagedChange, Target
+from seamark.tables.write.slices import OpCounts
+from seamark.tables.write.stage import StagedChange, Target
 from seamark.transforms.batches import Pin
 from seamark.transforms.checkpoint import Checkpoint, ReadAt, decode
 from seamark.transforms.definition import Definition, is_same
@@ -145,17 +145,18 @@ def change_of(
         return NoRecords()
     if last is None:
         if not few:
-            return FrameChange(diff.appended(output.schema, _union(output, rows)))  # a doubled key is seen when written
+            # A doubled key is seen when it is written.
+            return FrameChange(compare.appended(output.schema, _union(output, rows)))
         return LocalChange(appended_rows(_concat(output, local))) if sum(p.num_rows for p in local) else NoRecords()
     standing = read_for(output, scope, last)
     if few and isinstance(standing, LocalFrame):
-        known = local_diff.StandingRows.of(output.schema, _as_versions(_without_local(standing.rows, left_alone)))
-        return LocalChange(local_diff.replaced(output.schema, _concat(output, local), known))
+        known = compare_local.StandingRows.of(output.schema, _as_versions(_without_local(standing.rows, left_alone)))
+        return LocalChange(compare_local.replaced(output.schema, _concat(output, local), known))
     session = output.context.session()
     frame = standing.frame if isinstance(standing, SparkFrame) else spark_frame(session, standing.rows)
     frame = _without(output, frame.drop(OFFSET), left_alone)
-    new = diff.refuse_doubled(output.schema, _union(output, rows))
-    return FrameChange(diff.replaced(output.schema, new, frame))
+    new = compare.refuse_doubled(output.schema, _union(output, rows))
+    return FrameChange(compare.replaced(output.schema, new, frame))
 
 
 def _concat(output: TableSource, pieces: Sequence[pa.Table]) -> pa.Table:

@@ -16,14 +16,14 @@ from pyspark.sql import functions as F
 from seamark.errors import BadOutput, BadValue, DuplicateKey, FrameMismatch, NullKey, SeamarkError, TableError
 from seamark.spark.causes import SPARK_ERRORS, mark, raised_text
 from seamark.spark.frames import arrow_rows, spark_frame
-from seamark.tables.change import appended_rows
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
-from seamark.tables.convert import IN_UTC
 from seamark.tables.frames import CheckedFrame, LocalFrame, OtherKinds, SparkFrame, check_returned_frame, quoted
-from seamark.tables.read import TableSource, all_of
-from seamark.tables.runs import Key
-from seamark.tables.slices import doubled_among
+from seamark.tables.read.rows import TableSource, all_of
+from seamark.tables.schema.convert import IN_UTC
+from seamark.tables.write.change import appended_rows
+from seamark.tables.write.slices import doubled_among
+from seamark.tables.write.sorted_runs import Key
 from seamark.transforms.blame import KeyTrouble, blamed, without_outcome
 from seamark.transforms.fetch import OFFSET
 from seamark.transforms.gather import Gathered

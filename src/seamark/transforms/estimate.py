@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from seamark.tables.context import TableContext
 from seamark.tables.frames import LocalFrame
-from seamark.tables.local_slices import read_small
-from seamark.tables.read import newest_base
-from seamark.tables.row_counts import count_rows
+from seamark.tables.read.local_slices import read_small
+from seamark.tables.read.row_counts import count_rows
+from seamark.tables.read.rows import newest_base
 from seamark.tables.small import fits_on_driver
 from seamark.transforms.batches import Pending
 from seamark.transforms.declare import RunConfig

@@ -11,12 +11,12 @@ from pyspark.sql import functions as F
 
 from seamark.control import BaseVersion, BlockEntry
 from seamark.ledger import Op
-from seamark.tables.change import spark_errors_explained
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
-from seamark.tables.local_slices import read_small
-from seamark.tables.read import TableSource, count_records, newest_base, read_base, read_images, read_slices
+from seamark.tables.read.local_slices import read_small
+from seamark.tables.read.rows import TableSource, count_records, newest_base, read_base, read_images, read_slices
+from seamark.tables.read.to_driver import collect_small
 from seamark.tables.small import fits_on_driver
-from seamark.tables.to_driver import collect_small
+from seamark.tables.write.change import spark_errors_explained
 from seamark.transforms.keys import comparable
 from seamark.transforms.scope import AllKeys, KeyFrame, KeyRange, KeyValues, Scope, filter_rows
 

@@ -11,9 +11,9 @@ from pyspark.sql import Column, DataFrame
 
 from seamark.ledger import Op
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
-from seamark.tables.read import TableSource, all_of, read_images
-from seamark.tables.schema import Column as TableColumn
-from seamark.tables.schema import TableSchema
+from seamark.tables.read.rows import TableSource, all_of, read_images
+from seamark.tables.schema.table_schema import Column as TableColumn
+from seamark.tables.schema.table_schema import TableSchema
 from seamark.transforms.fetch import OFFSET, read_for
 from seamark.transforms.keys import comparable, distinct
 from seamark.transforms.required import as_spark, needed_inputs, only_met, with_partner

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 from seamark.errors import FrameMismatch
 from seamark.spark.frames import arrow_rows
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, check_frame, quoted
-from seamark.tables.read import KeyChoice, TableSource, choose_values, read_images
-from seamark.tables.schema import Column, TableSchema
+from seamark.tables.read.rows import KeyChoice, TableSource, choose_values, read_images
+from seamark.tables.schema.table_schema import Column, TableSchema
 from seamark.transforms.changelist import ChangeList
 from seamark.transforms.fetch import OFFSET
 from seamark.transforms.keys import columns_of, distinct, key_texts

@@ -9,8 +9,8 @@ from seamark.control import BlockEntry
 from seamark.errors import LedgerError, UnknownTable
 from seamark.ledger import ExecuteTransform, SetDataSchema, SetTransform
 from seamark.tables.context import TableContext
-from seamark.tables.read import TableSource
-from seamark.tables.schema import TableSchema
+from seamark.tables.read.rows import TableSource
+from seamark.tables.schema.table_schema import TableSchema
 from seamark.transforms.checkpoint import Checkpoint, decode
 from seamark.transforms.definition import Definition, from_chain
 from seamark.transforms.shape import Input, Shape

@@ -12,7 +12,7 @@ from seamark.errors import InvalidStep, did_you_mean
 from seamark.spark.frames import arrow_rows
 from seamark.tables.context import TableContext
 from seamark.tables.frames import quoted
-from seamark.tables.read import all_of, read_images, read_slices
+from seamark.tables.read.rows import all_of, read_images, read_slices
 from seamark.transforms.batches import Pending
 from seamark.transforms.commit import Covered, position_at
 from seamark.transforms.own_rows import adopt_rows

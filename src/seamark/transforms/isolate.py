@@ -14,7 +14,7 @@ from seamark.spark.frames import arrow_rows
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
-from seamark.tables.read import all_of, read_images
+from seamark.tables.read.rows import all_of, read_images
 from seamark.transforms.blame import KeyTrouble, function_failed
 from seamark.transforms.candidates import all_keys
 from seamark.transforms.compute import Results

@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 
 from seamark.errors import FrameMismatch
-from seamark.tables.convert import ValueDoesNotFit, convert_array, convertible
 from seamark.tables.frames import to_arrow
+from seamark.tables.schema.convert import ValueDoesNotFit, convert_array, convertible
 
 _PLACE = "its place"  # no column of a table has a space in its name
 

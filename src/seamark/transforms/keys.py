@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from seamark.spark.frames import in_utc
-from seamark.tables.runs import Key, ordered
+from seamark.tables.write.sorted_runs import Key, ordered
 
 KeyTypes = Mapping[str, pa.DataType]
 

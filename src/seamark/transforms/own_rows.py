@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 from seamark.control import UNKNOWN_OUTPUTS, Adoption, BlockEntry, FailedKey, Position, TableHead
 from seamark.ledger import ChainState, ExecuteTransform
 from seamark.tables.context import TableContext
-from seamark.tables.publish import plan_table
+from seamark.tables.write.publish import plan_table
 from seamark.transforms.checkpoint import decode
 from seamark.transforms.commit import Maker
 from seamark.transforms.definition import from_chain

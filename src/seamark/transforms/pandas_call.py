@@ -19,8 +19,8 @@ from seamark.spark.frames import arrow_rows, spark_frame
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
-from seamark.tables.read import TableSource, all_of
-from seamark.tables.types import spark_type
+from seamark.tables.read.rows import TableSource, all_of
+from seamark.tables.schema.types import spark_type
 from seamark.transforms.blame import KeyTrouble, function_failed
 from seamark.transforms.compute import Results, check_rows, check_scope, refuse_unknown_keys
 from seamark.transforms.fetch import OFFSET

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from seamark.errors import BadValue, FrameMismatch, TableError
 from seamark.spark.causes import OwnTrouble, is_of_the_machine
 from seamark.tables.frames import LocalFrame, OtherKinds, check_returned_frame
-from seamark.tables.schema import TableSchema
+from seamark.tables.schema.table_schema import TableSchema
 from seamark.texts import storable, words_of
 from seamark.transforms.keys import comparable
 from seamark.transforms.returned import frames_returned, told_returned

@@ -16,7 +16,7 @@ from seamark.control import FailedKey
 from seamark.spark.frames import arrow_rows, spark_frame
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
-from seamark.tables.read import all_of, read_images
+from seamark.tables.read.rows import all_of, read_images
 from seamark.transforms.batches import Taken
 from seamark.transforms.candidates import (
     all_keys,

@@ -15,10 +15,10 @@ import pyarrow as pa
 from seamark.control import FailedKey, LiveRun, Position, TableHead, outputs_of_lease
 from seamark.errors import InvalidStep, SeamarkError, UnknownStep, did_you_mean, moved_offsets_of_diff
 from seamark.ledger.verify import VerifyReport
-from seamark.tables.chain_facts import is_diff
+from seamark.tables.care.chain_facts import is_diff
 from seamark.tables.context import TableContext
-from seamark.tables.evolve import grow_declared
-from seamark.tables.read import TableSource
+from seamark.tables.read.rows import TableSource
+from seamark.tables.schema.growth import grow_declared
 from seamark.tables.table import Table
 from seamark.texts import MOST_LOGGED, record_of, storable
 from seamark.transforms.begin import all_tables

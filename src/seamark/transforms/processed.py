@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from seamark.ledger import SetTransform
 from seamark.tables.frames import quoted
-from seamark.tables.read import TableSource, read_images
+from seamark.tables.read.rows import TableSource, read_images
 from seamark.transforms.definition import Definition, from_chain
 from seamark.transforms.fetch import OFFSET
 

@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame
 
 from seamark.spark.frames import arrow_rows
 from seamark.tables.frames import quoted
-from seamark.tables.read import count_versions, read_images
+from seamark.tables.read.rows import count_versions, read_images
+from seamark.tables.read.to_driver import collect_small
 from seamark.tables.small import fits_on_driver
-from seamark.tables.to_driver import collect_small
 from seamark.transforms.keys import key_texts, value_from_json
 from seamark.transforms.scope import AllKeys, KeyRange, cut_into_ranges
 from seamark.transforms.shape import Input, Shape

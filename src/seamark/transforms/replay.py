@@ -20,12 +20,12 @@ from seamark.errors import SeamarkError
 from seamark.ledger.events import ExecuteTransform
 from seamark.ledger.verify import Finding, VerifyReport
 from seamark.spark.frames import spark_frame
-from seamark.tables.change import stage_change
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame
-from seamark.tables.publish import writing
-from seamark.tables.read import TableSource
-from seamark.tables.stage import StagedChange, Target, stage_nothing
+from seamark.tables.read.rows import TableSource
+from seamark.tables.write.change import stage_change
+from seamark.tables.write.publish import writing
+from seamark.tables.write.stage import StagedChange, Target, stage_nothing
 from seamark.transforms.checkpoint import Checkpoint
 from seamark.transforms.commit import change_of
 from seamark.transforms.compute import Results, call

@@ -16,7 +16,7 @@ from seamark.ledger.objects import Objects
 from seamark.ledger.verify import NotReplayable
 from seamark.ledger.verify.files import look
 from seamark.ledger.verify.same import places_of_nulls
-from seamark.tables.slices import SliceInfo
+from seamark.tables.write.slices import SliceInfo
 from seamark.transforms.history import PastCommit
 
 # How many records of each side a finding shows, and how many are looked through for them.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from seamark.transforms.changelist import ChangeList
 
 if TYPE_CHECKING:
-    from seamark.tables.fold import FoldReport
+    from seamark.tables.care.fold import FoldReport
 
 
 @dataclass

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from seamark.spark.frames import spark_frame
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
-from seamark.tables.read import TableSource, all_of
+from seamark.tables.read.rows import TableSource, all_of
 from seamark.transforms.keys import comparable
 from seamark.transforms.shape import Input, Shape
 

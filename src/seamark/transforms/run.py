@@ -16,9 +16,9 @@ from seamark.errors import ComputeFailed, TooManyFailures
 from seamark.tables.computed import moved_to_files
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame
-from seamark.tables.publish import Progress
-from seamark.tables.slices import OpCounts
 from seamark.tables.small import fits_on_driver
+from seamark.tables.write.publish import Progress
+from seamark.tables.write.slices import OpCounts
 from seamark.transforms.attempt import Attempt
 from seamark.transforms.batches import Taken
 from seamark.transforms.blame import KeyTrouble, blamed

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from seamark.spark.frames import arrow_rows, spark_frame
 from seamark.tables.frames import quoted
-from seamark.tables.read import EVERYTHING, KeyChoice, TableSource, all_of, choose_values, literal
+from seamark.tables.read.rows import EVERYTHING, KeyChoice, TableSource, all_of, choose_values, literal
 from seamark.transforms.keys import comparable, sortable
 from seamark.transforms.shape import Shape
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from seamark.control import BlockEntry
 from seamark.spark.frames import spark_frame
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
-from seamark.tables.read import TableSource, all_of, read_images, read_slices
+from seamark.tables.read.rows import TableSource, all_of, read_images, read_slices
 from seamark.transforms.fetch import read_for, read_interval
 from seamark.transforms.keys import comparable, distinct
 from seamark.transforms.scope import KeyValues

@@ -9,8 +9,8 @@ from functools import cached_property
 import pyarrow as pa
 
 from seamark.errors import InvalidStep, UnknownColumn, did_you_mean
-from seamark.tables.read import TableSource
-from seamark.tables.types import spark_name
+from seamark.tables.read.rows import TableSource
+from seamark.tables.schema.types import spark_name
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from seamark.control import FailedKey, Position, TableHead
 from seamark.errors import DefinitionChanged, InvalidStep, SchemaChangeRefused
 from seamark.ledger import DatasetKind, SetDataSchema, SetTransform
 from seamark.tables.context import TableContext
-from seamark.tables.publish import Planned, plan_table
-from seamark.tables.read import TableSource
-from seamark.tables.schema import refuse_old_schema
+from seamark.tables.read.rows import TableSource
+from seamark.tables.schema.table_schema import refuse_old_schema
+from seamark.tables.write.publish import Planned, plan_table
 from seamark.transforms.batches import FIRST_RUN, Pending, Pin, all_keys_because
 from seamark.transforms.checkpoint import Checkpoint, OpenPass, RangeMark
 from seamark.transforms.commit import Maker, last_checkpoint, least_watermark, older_program

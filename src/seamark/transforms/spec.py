@@ -16,8 +16,8 @@ from pyspark import cloudpickle
 
 from seamark.control import outputs_key
 from seamark.errors import InvalidStep, SeamarkError, SeamarkWarning, TableError, did_you_mean, nearest, warn
-from seamark.tables.read import TableSource
-from seamark.tables.schema import Column, check_table_name
+from seamark.tables.read.rows import TableSource
+from seamark.tables.schema.table_schema import Column, check_table_name
 from seamark.tables.table import Table
 from seamark.transforms.compute import bad_output
 from seamark.transforms.declare import (

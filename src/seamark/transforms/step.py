@@ -12,9 +12,9 @@ import pyarrow as pa
 from seamark.control import FailedKey, TableHead
 from seamark.ledger.verify import VerifyReport
 from seamark.tables.context import TableContext
-from seamark.tables.evolve import grow_declared
-from seamark.tables.publish import begun_heads
-from seamark.tables.read import TableSource, read_changes
+from seamark.tables.read.rows import TableSource, read_changes
+from seamark.tables.schema.growth import grow_declared
+from seamark.tables.write.publish import begun_heads
 from seamark.transforms.attempt import Attempt, attempt
 from seamark.transforms.begin import Makers, all_tables, ready_tables
 from seamark.transforms.changelist import ChangeList, KeyFrames, Recipe, is_known_empty, not_read

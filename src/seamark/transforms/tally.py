@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from seamark.spark.frames import spark_frame
 from seamark.tables.frames import LocalFrame, SparkFrame, quoted
-from seamark.tables.read import TableSource, count_records, newest_base
+from seamark.tables.read.rows import TableSource, count_records, newest_base
 from seamark.transforms.gather import Gathered
 from seamark.transforms.keys import distinct
 from seamark.transforms.scope import AllKeys, KeyFrame, KeyValues

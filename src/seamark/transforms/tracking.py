@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
-from seamark.tables.read import TableSource
-from seamark.tables.schema import Column, TableSchema
+from seamark.tables.read.rows import TableSource
+from seamark.tables.schema.table_schema import Column, TableSchema
 from seamark.transforms.compute import to_spark
 from seamark.transforms.gather import Gathered
 from seamark.transforms.keys import distinct, key_texts

@@ -19,8 +19,8 @@ from seamark.control import CoveredKey
 from seamark.spark.frames import arrow_rows, spark_frame
 from seamark.tables.context import TableContext
 from seamark.tables.frames import LocalFrame, SparkFrame, quoted
-from seamark.tables.read import all_of
-from seamark.tables.runs import Key
+from seamark.tables.read.rows import all_of
+from seamark.tables.write.sorted_runs import Key
 from seamark.transforms.candidates import narrowed, outside
 from seamark.transforms.keys import comparable, distinct, key_texts, keys_of
 from seamark.transforms.select import FIRST, Found

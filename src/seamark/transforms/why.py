@@ -14,9 +14,9 @@ from seamark.errors import FrameMismatch, NoSuchRow
 from seamark.ledger import ExecuteTransform, Op
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, check_frame, quoted
-from seamark.tables.read import TableSource, choose_values, read_changes
-from seamark.tables.schema import check_columns
-from seamark.tables.to_driver import first_small
+from seamark.tables.read.rows import TableSource, choose_values, read_changes
+from seamark.tables.read.to_driver import first_small
+from seamark.tables.schema.table_schema import check_columns
 from seamark.transforms.checkpoint import ReadAt
 from seamark.transforms.definition import Definition
 from seamark.transforms.fetch import OFFSET, read_for

@@ -17,8 +17,8 @@ from seamark.errors import HeadMismatch, UsedWrongly
 if TYPE_CHECKING:
     from seamark.config import Config
     from seamark.ledger.verify import Finding, NotReplayable, OnBlock, VerifyReport
-    from seamark.tables.collect import Removed
-    from seamark.tables.fold import FoldReport
+    from seamark.tables.care.collect import Removed
+    from seamark.tables.care.fold import FoldReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,8 @@ def verify(
     Ends with 1 if anything does not agree. What this shows, and against whom, docs/verify.md says.
     """
     from seamark.cli import render
-    from seamark.cli.facts.tables import check_names
     from seamark.cli.project import open_store_despite_trouble
+    from seamark.facts.tables import check_names
 
     expected = None if expect is None else _heads_in(expect)  # before the project's folder becomes the current one
     config = call.config()
@@ -188,7 +188,7 @@ def fold(
 ) -> None:
     """Bring the rows that are kept as Delta tables up to the newest commit, so that reading is quick again."""
     from seamark.cli import render
-    from seamark.cli.facts.tables import check_names
+    from seamark.facts.tables import check_names
 
     with call.store() as store:
         check_names(store, tables or [])

@@ -34,7 +34,7 @@ def doctor(
     if yes:
         raise UsedWrongly("--yes goes with --rebuild.", hint="leave it out: looking changes nothing.")
     from seamark.cli import render
-    from seamark.cli.facts.health import examine
+    from seamark.facts.health import examine
 
     with call.output.working("Starting Spark" if spark else "Looking"):
         health = examine(config, with_spark=spark)
@@ -49,7 +49,7 @@ def _rebuild(call: Call, config: Config, *, yes: bool) -> None:
     from seamark.cli import render
     from seamark.config import masked
     from seamark.store import DataStore
-    from seamark.tables.rebuild import chain_folders
+    from seamark.tables.care.rebuild import chain_folders
 
     chains = len(list(chain_folders(Path(config.warehouse))))
     if chains == 0:

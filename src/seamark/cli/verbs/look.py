@@ -16,7 +16,7 @@ TableName = Annotated[str, typer.Argument(metavar="TABLE", show_default=False, h
 def ls(call: Call) -> None:
     """List the tables (kind, key, rows, newest block, last offset, last change), the steps and the sinks."""
     from seamark.cli import render_project
-    from seamark.cli.facts.project import list_project
+    from seamark.facts.project import list_project
 
     with call.store() as store:
         call.show(list_project(store), render_project.listing)
@@ -42,7 +42,7 @@ def log(
     Of a step: its newest runs, and how they ended.
     """
     from seamark.cli import render
-    from seamark.cli.facts.chains import names_a_step, read_log, read_step_log
+    from seamark.facts.chains import names_a_step, read_log, read_step_log
 
     with call.store() as store:
         if names_a_step(store, table):
@@ -74,9 +74,9 @@ def show(
 ) -> None:
     """Show a table's schema, key and rows; or one block of its chain, or what a diff has written of a visit."""
     from seamark.cli import render, render_block, render_diffs
-    from seamark.cli.facts.chains import read_block
-    from seamark.cli.facts.rows import read_rows
-    from seamark.cli.facts.versions import read_versions
+    from seamark.facts.chains import read_block
+    from seamark.facts.rows import read_rows
+    from seamark.facts.versions import read_versions
 
     _refuse_together({"--block": block is not None, "--as-of": as_of is not None, "--key": bool(key)})
     if versions and not key:

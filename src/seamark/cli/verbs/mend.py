@@ -46,7 +46,7 @@ def failures(
     Keys that were given up are not among them.
     """
     from seamark.cli import render_failures
-    from seamark.cli.facts.failed_keys import list_failures
+    from seamark.facts.failed_keys import list_failures
 
     if key and step is None:
         raise UsedWrongly("--key needs a step.", hint="name it, as in `seamark failures process_posts --key 1`.")
@@ -72,9 +72,9 @@ def retry(
     Ends with 1 if any of them fails again.
     """
     from seamark.cli import render_diffs, render_steps
-    from seamark.cli.facts.runs import step_result
-    from seamark.cli.facts.values import part_of_key
     from seamark.diffs.diff import Diff
+    from seamark.facts.runs import step_result
+    from seamark.facts.values import part_of_key
 
     with call.store() as store:
         chosen = store.step(step)
@@ -114,7 +114,7 @@ def reset(
     Rows that stand stay until then, and only those that come out different are written.
     """
     from seamark.cli import render_steps
-    from seamark.cli.facts.steps import step_states
+    from seamark.facts.steps import step_states
 
     with call.store() as store:
         inputs = store.step(step).inputs

@@ -42,7 +42,7 @@ def plan(
     Nothing is computed and nothing is changed. Ends with 1 if a step would refuse to run.
     """
     from seamark.cli import render_steps
-    from seamark.cli.facts.steps import make_plan
+    from seamark.facts.steps import make_plan
 
     with call.store() as store:
         planned = make_plan(store, steps or [])
@@ -80,10 +80,10 @@ def run(
     Ends with 1 if a step or sink could not run, or while a key of these steps stands failed; the others are done.
     """
     from seamark.cli import render_steps
-    from seamark.cli.facts.runs import run_result
-    from seamark.cli.facts.steps import chosen
     from seamark.cli.logs import without_stopped_steps
     from seamark.cli.progress import RunProgress
+    from seamark.facts.runs import run_result
+    from seamark.facts.steps import chosen
 
     with call.store() as store:
         sinks, wanted_steps = chosen(store, steps or [])
@@ -119,8 +119,8 @@ def run(
 
 def _wanted(steps: Sequence[Step | Diff], filters: Sequence[str]) -> dict[str, Any]:
     """The filters' values in the types of the keys; each step must have the columns, or nothing is run."""
-    from seamark.cli.facts.values import named_values
     from seamark.diffs.diff import Diff
+    from seamark.facts.values import named_values
     from seamark.transforms.declare import RunConfig
 
     wanted: dict[str, Any] = {}

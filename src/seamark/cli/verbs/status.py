@@ -24,7 +24,7 @@ def status(
 ) -> None:
     """Show how far each step is and why, how fresh each table is, who is at work, and how the last runs ended."""
     from seamark.cli import render_project
-    from seamark.cli.facts.project import gather_status
+    from seamark.facts.project import gather_status
 
     _check(call, watch=watch, prometheus=prometheus)
     with call.store() as store:

@@ -26,7 +26,7 @@ def why(
     Ends with 1 if the table has no such row.
     """
     from seamark.cli import render_steps
-    from seamark.cli.facts.origins import find_origins
+    from seamark.facts.origins import find_origins
 
     with call.store() as store:
         with call.output.working(f"Looking behind {table}"):

@@ -6,7 +6,7 @@ import re
 
 import pyarrow as pa
 
-from seamark.tables.ddl import UTC_MICROS
+from seamark.tables.schema.ddl import UTC_MICROS
 
 _MOMENT = "DateTime64(6, 'UTC')"
 

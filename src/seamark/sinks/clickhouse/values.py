@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from seamark.errors import UnfitValue
 from seamark.sinks.layout import Layout
 from seamark.sinks.target import Carried
-from seamark.tables.schema import Column
+from seamark.tables.schema.table_schema import Column
 
 Unit = Literal["D", "us"]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from seamark.control import Row
 from seamark.ledger.verify import Finding
-from seamark.tables.chain_facts import ChainFacts
-from seamark.tables.delta_log import DeltaLog
+from seamark.tables.care.chain_facts import ChainFacts
+from seamark.tables.read.delta_log import DeltaLog
 from seamark.tables.verify.control import differing
 
 _CURE = "`seamark doctor --rebuild` reads Delta's log again; `seamark verify --rows` compares the rows themselves"

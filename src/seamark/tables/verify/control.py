@@ -11,8 +11,8 @@ from seamark.control import UNKNOWN_OUTPUTS, FailedKey, Position, Row, Snapshots
 from seamark.control.commit import block_row, head_row, key_columns, position_row
 from seamark.ledger.verify import Finding, StoredBlock
 from seamark.ledger.verify.report import shown
-from seamark.tables.chain_facts import ChainFacts, Era, MadeFrom, UnusableCheckpoint, read_checkpoint
-from seamark.tables.publish import index_entry
+from seamark.tables.care.chain_facts import ChainFacts, Era, MadeFrom, UnusableCheckpoint, read_checkpoint
+from seamark.tables.write.publish import index_entry
 
 # Up to this many rows of one table's index are listed one by one; beyond it, only their number.
 MOST_ROWS = 100

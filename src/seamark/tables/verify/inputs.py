@@ -9,7 +9,7 @@ from seamark.ledger import ExecuteTransformInput
 from seamark.ledger.multiformats import normal_dataset_id, normal_hash
 from seamark.ledger.verify import Finding
 from seamark.ledger.verify.report import shown
-from seamark.tables.chain_facts import ChainFacts, Era, MadeFrom, UnusableCheckpoint, read_checkpoint
+from seamark.tables.care.chain_facts import ChainFacts, Era, MadeFrom, UnusableCheckpoint, read_checkpoint
 
 # Up to this many blocks that name what an input does not have are listed one by one; beyond it, only their number.
 MOST_BLOCKS = 5

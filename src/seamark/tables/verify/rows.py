@@ -17,11 +17,11 @@ from seamark.ledger import SetDataSchema
 from seamark.ledger.verify import Finding, StoredChain
 from seamark.spark.frames import arrow_rows, parquet_reader
 from seamark.tables.context import TableContext
-from seamark.tables.delta_log import DeltaLog
 from seamark.tables.frames import as_it_stands, quoted
-from seamark.tables.publish import index_entry
-from seamark.tables.read import TableSource, base_exists, live_images, with_new_columns
-from seamark.tables.schema import TableSchema
+from seamark.tables.read.delta_log import DeltaLog
+from seamark.tables.read.rows import TableSource, base_exists, live_images, with_new_columns
+from seamark.tables.schema.table_schema import TableSchema
+from seamark.tables.write.publish import index_entry
 
 # How many keys of a base that differ are listed one by one.
 SHOWN = 5

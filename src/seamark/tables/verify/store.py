@@ -10,9 +10,9 @@ from seamark.control import Row, Snapshot
 from seamark.errors import ControlError
 from seamark.ledger.objects import ChainFiles
 from seamark.ledger.verify import Finding, OnBlock, StoredChain, VerifyReport, read_chain, verify_stored
-from seamark.tables.chain_facts import ChainFacts, LostCheckpoint, failures_of, positions_of, step_of
+from seamark.tables.care.chain_facts import ChainFacts, LostCheckpoint, failures_of, positions_of, step_of
+from seamark.tables.care.rebuild import chain_folders
 from seamark.tables.context import TableContext
-from seamark.tables.rebuild import chain_folders
 from seamark.tables.verify.bases import check_bases
 from seamark.tables.verify.control import (
     check_covered_keys,

@@ -10,8 +10,8 @@ from seamark.config import Config
 from seamark.control import Control
 from seamark.ledger.verify import OnBlock, VerifyReport
 from seamark.spark import spark_session
-from seamark.tables.cache import BaseCache
 from seamark.tables.context import TableContext
+from seamark.tables.read.cache import BaseCache
 from seamark.tables.verify.store import verify_tables
 
 

@@ -1,0 +1,303 @@
+"""Folding: bringing the base, a Delta table sorted by key, up to the head."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from seamark import faults
+from seamark.config import RowSettings
+from seamark.control import BaseVersion, BlockEntry, TableHead
+from seamark.errors import LeaseHeld, SeamarkError, TableError
+from seamark.ledger import Op, SetDataSchema
+from seamark.tables.care.group_rows import rows_that_fit
+from seamark.tables.context import TableContext
+from seamark.tables.frames import quoted
+from seamark.tables.read.cache import BaseCache
+from seamark.tables.read.delta_log import DeltaLog
+from seamark.tables.read.rows import (
+    TableSource,
+    base_exists,
+    count_records,
+    count_versions,
+    last_images,
+    newest_base,
+    read_images,
+)
+from seamark.tables.row_bytes import fixed_width
+from seamark.tables.schema.table_schema import TableSchema
+from seamark.tables.write.slices import ROW_GROUP
+
+log = logging.getLogger("seamark.fold")
+
+# Up to this share of the base a tail is merged into the files that it touches; a larger one makes it worth writing all
+# of the base anew, in order.
+MERGE_SHARE = 0.1
+ROWS_A_FILE = 1_000_000
+FILE_BYTES = 1 << 30
+# Small pages let a read by key skip most of a file: the page index holds the least and greatest key of each.
+PAGE_ROWS = 4_000
+READ_ROWS = 4_096
+GROUP_BYTES = ROW_GROUP.values
+
+
+@dataclass(frozen=True, slots=True)
+class FoldReport:
+    """What folding a table did: where `folded` is False, `reason` says why not."""
+
+    table: str
+    folded: bool
+    reason: str
+    records: int = 0
+    delta_version: int | None = None
+
+
+def fold_table(source: TableSource, wait: float = 60.0) -> FoldReport:
+    """Bring the base up to the head; the same fold twice makes no second Delta version."""
+    with source.context.control.leases.held(f"fold:{source.name}", wait):
+        head = source.context.control.index.head(source.name)
+        if head is None or head.last_offset is None:
+            return FoldReport(source.name, False, "it has no records")
+        base = newest_base(source, head.last_offset)
+        if base is not None and base.last_offset == head.last_offset:
+            return FoldReport(source.name, False, "it is folded up to its head", delta_version=base.delta_version)
+        return _fold(_as_the_chain_has_it(source, head), head, head.last_offset, base)
+
+
+def _as_the_chain_has_it(source: TableSource, head: TableHead) -> TableSource:
+    """The table with the chain's schema: this process may have declared it before others added columns."""
+    event = source.context.files(source.name).block(head.schema_block).event if head.schema_block else None
+    if not isinstance(event, SetDataSchema) or event.schema is None:
+        return source
+    return replace(source, schema=TableSchema.from_ledger(event.schema))
+
+
+def fold_where_needed(context: TableContext, find: Callable[[str], TableSource]) -> list[FoldReport]:
+    """Fold the tables whose tail has grown long, and report on each of them.
+
+    Nobody waits for another process that folds, and trouble is reported, not raised: the rows are right without a fold,
+    and the next call tries again.
+    """
+    sizes, bases = context.control.index.tail_sizes(), context.control.index.all_bases()
+    reports = []
+    for name, (records, slices) in sorted(sizes.items()):
+        rows = bases[name][0].row_count if name in bases else 0
+        if needs_fold(context.rows, records, slices, rows):
+            reports.append(_fold_if_possible(name, find))
+    return reports
+
+
+def needs_fold(settings: RowSettings, tail_records: int, tail_slices: int, base_rows: int) -> bool:
+    """Whether the tail has grown past the configured share of the base or number of slices."""
+    return tail_slices > settings.fold_slices or (base_rows > 0 and tail_records > settings.fold_share * base_rows)
+
+
+def _fold_if_possible(table: str, find: Callable[[str], TableSource]) -> FoldReport:
+    try:
+        return fold_table(find(table), wait=0.0)
+    except LeaseHeld:
+        return FoldReport(table, False, "another process folds it now, or removes its old versions")
+    except Exception as error:
+        told = error.message if isinstance(error, SeamarkError) else f"{type(error).__name__}: {error}"
+        log.warning("table '%s' was not folded: %s", table, told)
+        return FoldReport(table, False, told.strip().splitlines()[0])
+
+
+def _fold(source: TableSource, head: TableHead, upto: int, base: BaseVersion | None) -> FoldReport:
+    faults.reached("fold-begins")
+    blocks = source.context.control.index.slices(source.name, after=base.last_offset if base else None, upto=upto)
+    records = count_records(blocks)
+    sequence = blocks[-1].sequence
+    log_of_base = DeltaLog(Path(source.base_folder))
+    if log_of_base.newest() is None:
+        # Somebody removed the folder: Delta counts from 0 again, and what we know of a version 0 is about another one.
+        source.context.control.index.drop_bases(source.name)
+    distrusted = source.context.control.index.distrusted_bases(source.name)
+    failure: Exception | None = None
+    if (done := log_of_base.version_of(head.dataset_id, sequence)) is None or done in distrusted:
+        try:
+            _write(source, head, blocks, upto, base, anew=bool({done, log_of_base.newest()} & distrusted))
+        except (PySparkException, Py4JError) as error:
+            failure = error
+    faults.reached("fold-written")
+    version = log_of_base.version_of(head.dataset_id, sequence)
+    if version is None or version in distrusted:
+        return _outrun(source, base, failure)
+    rows = log_of_base.row_count(version)
+    source.context.control.index.add_base(BaseVersion(source.name, version, sequence, upto, rows))
+    source.context.cache.drop(source.name)
+    return FoldReport(source.name, True, "", records, version)
+
+
+def _outrun(source: TableSource, base: BaseVersion | None, failure: Exception | None) -> FoldReport:
+    """What to say of a fold that wrote nothing: if it lost its lease, another one may have done the work."""
+    bases = source.context.control.index.bases(source.name)
+    newest = next((version for version in bases if base_exists(source, version.delta_version)), None)
+    if newest is not None and (base is None or newest.sequence > base.sequence):
+        reason = "another process folded it meanwhile"
+        return FoldReport(source.name, False, reason, delta_version=newest.delta_version)
+    why = f": {str(failure).strip().splitlines()[0]}" if failure and str(failure).strip() else "."
+    raise TableError(
+        f"the fold of table '{source.name}' left no Delta version in {source.base_folder}{why} "
+        "The table's rows are unharmed.",
+        hint="fold it again; if that fails too, remove that folder, which can always be made anew, and fold.",
+    ) from failure
+
+
+def _write(
+    source: TableSource,
+    head: TableHead,
+    blocks: Sequence[BlockEntry],
+    upto: int,
+    base: BaseVersion | None,
+    *,
+    anew: bool,
+) -> None:
+    """Write the base's next version, in the way that is the cheapest; `anew` if Delta's newest one is distrusted."""
+    log_of_base = DeltaLog(Path(source.base_folder))
+    # Not from the cache: a cached frame belongs to the session that read it, and so would the write.
+    app = log_of_base.again(head.dataset_id) if anew else head.dataset_id
+    session = _session_for(source, app, blocks[-1].sequence, _rows_a_group(source, blocks, base))
+    apart = replace(source, context=replace(source.context, session=session, cache=BaseCache(0)))
+    continues = not anew and base is not None and log_of_base.newest() == base.delta_version
+    _let_in_new_types(apart)
+    if base is None or not continues:
+        _write_anew(apart, upto)
+    elif not source.schema.key:
+        _append(apart, blocks)
+    elif count_records(blocks) <= MERGE_SHARE * base.row_count:
+        _merge(apart, blocks)
+    else:
+        _write_anew(apart, upto)
+
+
+def _let_in_new_types(source: TableSource) -> None:
+    """Switch on what Delta needs for a column's type. It does so by itself in a new table only, not where columns are
+    added. That is a Delta version of its own, with the rows of the one before.
+    """
+    log_of_base = DeltaLog(Path(source.base_folder))
+    needed = {feature for column in source.schema.columns for feature in _features(column.type)}
+    if not needed or log_of_base.newest() is None:
+        return
+    for feature in sorted(needed - log_of_base.features()):
+        table = f"delta.{quoted(source.base_folder)}"
+        source.context.session().sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.feature.{feature}' = 'supported')")
+
+
+def _features(kind: pa.DataType) -> Iterator[str]:
+    """The features of Delta that a type, or a type inside it, needs."""
+    if pa.types.is_nested(kind):
+        for place in range(kind.num_fields):
+            yield from _features(kind.field(place).type)
+    elif pa.types.is_timestamp(kind) and kind.tz is None:
+        yield "timestampNtz"
+
+
+def _rows_a_group(source: TableSource, blocks: Sequence[BlockEntry], base: BaseVersion | None) -> int | None:
+    """How many rows may stand in one row group if they are large; else None.
+
+    Spark's reader takes `READ_ROWS` at a time, but never of two groups: so what it takes is no more than a group of a
+    slice may hold.
+    """
+    if all(fixed_width(column.type) is not None for column in source.schema.columns):
+        return None
+    objects = source.context.files(source.name).data
+    paths = [objects.path(block.slice_hash) for block in blocks if block.slice_hash]
+    if base is not None:
+        paths += DeltaLog(Path(source.base_folder)).files(base.delta_version)
+    fit = rows_that_fit(paths, GROUP_BYTES)
+    return fit if fit is not None and fit < READ_ROWS else None
+
+
+def _session_for(source: TableSource, app: str, sequence: int, rows_a_group: int | None) -> Callable[[], SparkSession]:
+    """A session for one write, so that its settings touch no other work.
+
+    The block is Delta's transaction version: a second try of the same fold writes nothing.
+    """
+    given: Any = source.context.session()
+    # Spark Connect has no new sessions, but clones.
+    session: SparkSession = (given.newSession if hasattr(given, "newSession") else given.cloneSession)()
+    settings = {
+        "spark.sql.session.timeZone": given.conf.get("spark.sql.session.timeZone") or "UTC",
+        "spark.databricks.delta.write.txnAppId": app,
+        "spark.databricks.delta.write.txnVersion": str(sequence),
+        "spark.databricks.delta.schema.autoMerge.enabled": "true",
+        # Bases are read as plain files, so they must be just that, whatever is the default elsewhere.
+        "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
+        "spark.databricks.delta.properties.defaults.columnMapping.mode": "none",
+        "parquet.page.row.count.limit": str(PAGE_ROWS),
+        # A page or group of rows ends when it is full; with large rows that is long before the default's 100.
+        "parquet.page.size.row.check.min": "10",
+        "parquet.block.size.row.check.min": "10",
+        # Spark's default, INT96, has no least and greatest value, so that a read by time could skip nothing.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        # A missing or damaged file of the base ends the fold, though a session may be set up to go on without it.
+        "spark.sql.files.ignoreMissingFiles": "false",
+        "spark.sql.files.ignoreCorruptFiles": "false",
+    }
+    if rows_a_group is not None:
+        settings["parquet.block.row.count.limit"] = str(rows_a_group)
+    for name, value in settings.items():
+        session.conf.set(name, value)
+    return lambda: session
+
+
+def _write_anew(source: TableSource, upto: int) -> None:
+    images = read_images(source, upto=upto).select(*_base_columns(source))
+    key = [quoted(name) for name in source.schema.key]
+    if key:
+        files = max(
+            1, -(-count_versions(source, upto=upto) // ROWS_A_FILE), -(-_stored_bytes(source, upto) // FILE_BYTES)
+        )
+        # Sampling for the ranges reads the slices twice; it is what makes the files disjoint by key.
+        ordered = images.repartitionByRange(files, *key) if files > 1 else images.coalesce(1)
+        images = ordered.sortWithinPartitions(*key)
+    writer = images.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+    writer.save(source.base_folder)
+
+
+def _stored_bytes(source: TableSource, upto: int) -> int:
+    """About how many bytes the rows take in files, as far as what they are made from tells."""
+    base = newest_base(source, upto)
+    files = DeltaLog(Path(source.base_folder)).files(base.delta_version) if base else ()
+    blocks = source.context.control.index.slices(source.name, after=base.last_offset if base else None, upto=upto)
+    return sum(path.stat().st_size for path in files) + sum(block.slice_size or 0 for block in blocks)
+
+
+def _base_columns(source: TableSource) -> list[str]:
+    """The columns of the base: the table's own, then the hidden ones."""
+    return [*(quoted(name) for name in source.schema.names), "_offset", "event_time"]
+
+
+def _append(source: TableSource, blocks: Sequence[BlockEntry]) -> None:
+    added = last_images(source, blocks).withColumnRenamed("offset", "_offset").select(*_base_columns(source))
+    added.write.format("delta").mode("append").option("mergeSchema", "true").save(source.base_folder)
+
+
+def _merge(source: TableSource, blocks: Sequence[BlockEntry]) -> None:
+    """Merge the tail's last images into the files that they touch. SQL, because it works through Spark Connect too."""
+    session = source.context.session()
+    tail = last_images(source, blocks)
+    names = [quoted(name) for name in source.schema.names]
+    view = "seamark_tail"  # the session is this fold's own
+    tail.select("op", F.col("offset").alias("_offset"), "event_time", *names).createOrReplaceTempView(view)
+    same_key = " AND ".join(f"base.{quoted(name)} = tail.{quoted(name)}" for name in source.schema.key)
+    columns = ["_offset", "event_time", *names]
+    # Not `base.`: a column that was added after the last fold is found only by its bare name.
+    sets = ", ".join(f"{name} = tail.{name}" for name in columns)
+    values = ", ".join(f"tail.{name}" for name in columns)
+    session.sql(
+        f"MERGE INTO delta.{quoted(source.base_folder)} AS base USING {view} AS tail ON {same_key} "
+        f"WHEN MATCHED AND tail.op = {int(Op.RETRACT)} THEN DELETE "
+        f"WHEN MATCHED THEN UPDATE SET {sets} "
+        f"WHEN NOT MATCHED AND tail.op <> {int(Op.RETRACT)} THEN INSERT ({', '.join(columns)}) VALUES ({values})"
+    )

@@ -1,0 +1,1 @@
+"""Writing tables: what changes, cut into slices, staged, and committed in one transaction."""

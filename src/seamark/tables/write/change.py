@@ -1,0 +1,178 @@
+"""From rows to a change: what each verb makes of the rows it is given and the rows that stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from seamark.errors import ComputeFailed
+from seamark.ledger import Op
+from seamark.spark.causes import SPARK_ERRORS, Fault, explained, fault_of
+from seamark.spark.frames import spark_frame
+from seamark.tables import small
+from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, bad_value
+from seamark.tables.read.rows import (
+    EVERYTHING,
+    KeyChoice,
+    TableSource,
+    choose_keys,
+    count_versions,
+    read_rows,
+    read_versions,
+)
+from seamark.tables.read.to_driver import collect_small
+from seamark.tables.schema.convert import misfit_in
+from seamark.tables.small import fits_on_driver, is_small
+from seamark.tables.write import compare, compare_local
+from seamark.tables.write.slices import OP
+from seamark.tables.write.stage import StagedChange, Target, refuse_doubled_key, stage_frame, stage_local, stage_nothing
+
+VERSIONS_A_ROW = 4  # how many times as many versions as rows may be looked at on the driver
+
+
+@dataclass(frozen=True, slots=True)
+class LocalChange:
+    """Records that are at hand: `op` and the table's columns. `order` is what an append-only table is sorted by."""
+
+    records: pa.Table
+    order: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FrameChange:
+    """Records that Spark will compute; `order` as above."""
+
+    records: DataFrame
+    order: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NoRecords:
+    """A change without records: only the watermark or the source's state may move."""
+
+
+Change: TypeAlias = LocalChange | FrameChange | NoRecords
+
+
+def append_change(source: TableSource, rows: CheckedFrame) -> Change:
+    """All rows as new ones."""
+    if isinstance(rows, SparkFrame):
+        return FrameChange(compare.appended(source.schema, rows.frame))
+    return LocalChange(appended_rows(rows.rows)) if rows.rows.num_rows else NoRecords()
+
+
+def appended_rows(rows: pa.Table) -> pa.Table:
+    """Rows at hand as records of new rows."""
+    ops = pa.repeat(pa.scalar(int(Op.APPEND), pa.int32()), rows.num_rows)
+    return rows.add_column(0, pa.field(OP, pa.int32(), nullable=False), ops)
+
+
+def upsert_change(source: TableSource, rows: CheckedFrame, last: int | None) -> Change:
+    """Rows that are new or differ from those that stood after the record `last`."""
+    if last is None or _has_no_rows(rows):
+        return append_change(source, rows)
+    if is_small(rows):
+        known = _standing_rows(source, rows, last)
+        if known is not None:
+            return LocalChange(compare_local.upserted(source.schema, rows.rows, known))
+    choice = choose_keys(source, rows) if isinstance(rows, LocalFrame) else EVERYTHING
+    standing = read_rows(source, upto=last, choice=choice)
+    return FrameChange(compare.upserted(source.schema, _to_spark(source, rows), standing))
+
+
+def replace_change(source: TableSource, rows: CheckedFrame, last: int | None) -> Change:
+    """The same, and rows that stand and are not among the given ones."""
+    if last is None:
+        return append_change(source, rows)
+    if is_small(rows) and fits_on_driver(count_versions(source, upto=last)):
+        known = _standing_rows(source, None, last)
+        if known is not None:
+            return LocalChange(compare_local.replaced(source.schema, rows.rows, known))
+    standing = read_rows(source, upto=last)
+    if _has_no_rows(rows):
+        return FrameChange(compare.retracted(source.schema, standing))
+    return FrameChange(compare.replaced(source.schema, _to_spark(source, rows), standing))
+
+
+def delete_change(source: TableSource, keys: CheckedFrame, last: int | None) -> Change:
+    """The rows with these keys, as retracted ones."""
+    if last is None or _has_no_rows(keys):
+        return NoRecords()
+    if is_small(keys):
+        known = _standing_rows(source, keys, last)
+        if known is not None:
+            return LocalChange(compare_local.retracted(source.schema, known))
+    standing = read_rows(source, upto=last, choice=checked_choice(source, keys))
+    return FrameChange(compare.retracted(source.schema, standing))
+
+
+def _has_no_rows(rows: CheckedFrame) -> bool:
+    return isinstance(rows, LocalFrame) and rows.rows.num_rows == 0
+
+
+def _standing_rows(source: TableSource, keys: LocalFrame | None, last: int) -> compare_local.StandingRows | None:
+    """The rows with these keys, or all rows, on the driver, in one Spark job; None if they are too large for it."""
+    choice = EVERYTHING if keys is None else choose_keys(source, keys)
+    at_most = count_versions(source, upto=last, keys=None if keys is None else keys.rows.num_rows)
+    columns = {"offset": pa.int64(), "op": pa.int32(), **{c.name: c.type for c in source.schema.columns}}
+    hint = f"`seamark verify {source.name}` tells whether a file is missing or damaged."
+    with spark_errors_explained(source, "read the rows that stand", hint):
+        frame = read_versions(source, upto=last, choice=choice)
+        # Of a key there are as many versions as commits touched it; only the last is kept, so more of them will do.
+        versions = collect_small(frame, columns, at_most, most_rows=VERSIONS_A_ROW * small.SMALL_RECORDS)
+    return None if versions is None else compare_local.StandingRows.of(source.schema, versions)
+
+
+def _to_spark(source: TableSource, rows: CheckedFrame) -> DataFrame:
+    if isinstance(rows, SparkFrame):
+        return compare.refuse_doubled(source.schema, rows.frame)
+    return spark_frame(source.context.session(), rows.rows, source.schema.spark())
+
+
+def checked_choice(source: TableSource, keys: CheckedFrame) -> KeyChoice:
+    """How to read the rows with these keys; a frame of keys is computed a little way, to see how many there are."""
+    with spark_errors_explained(source):
+        return choose_keys(source, keys)
+
+
+_WHERE_TO_LOOK = (
+    "no row is to blame: look at memory, disk space and files. A worker that vanishes was most often killed because "
+    "memory ran out; `seamark verify` tells whether a file is missing or damaged."
+)
+
+
+@contextmanager
+def spark_errors_explained(
+    source: TableSource,
+    doing: str = "computed the frame",
+    hint: str = "the cause is below; the frame fails in the same way with `df.count()`.",
+) -> Iterator[None]:
+    """Turn an error of Spark's into ours: what was wrong with the frame, or what Spark could not do."""
+    try:
+        yield
+    except SPARK_ERRORS as error:
+        refuse_doubled_key(source.name, compare.doubled_in(error))
+        misfit = misfit_in(error)
+        if misfit is not None:
+            column, value = misfit
+            raise bad_value(source.name, source.schema.column(column), value) from None
+        raise ComputeFailed(
+            f"table '{source.name}': Spark failed while it {doing}: {explained(error)} Nothing was written.",
+            hint=_WHERE_TO_LOOK if fault_of(error) is Fault.SURROUNDINGS else hint,
+        ) from error
+
+
+def stage_change(source: TableSource, target: Target, change: Change) -> StagedChange:
+    """The slices of a change, staged."""
+    if isinstance(change, NoRecords):
+        return stage_nothing(target)
+    ordered = replace(target, order=change.order)
+    if isinstance(change, LocalChange):
+        return stage_local(ordered, change.records)
+    with spark_errors_explained(source):
+        return stage_frame(source.context, ordered, change.records)
