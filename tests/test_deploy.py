@@ -19,7 +19,7 @@ from seamark import ClickHouseSink, DataStore
 from seamark.control import CommitRequest, Control, FailedKey, Position, RunRecord, RunTotals
 from seamark.metrics import metrics_text
 from seamark.sinks.run import Sink
-from seamark.transforms.offsets import OffsetTable
+from seamark.steps.standing.offsets import OffsetTable
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 GROUPS = yaml.safe_load((DEPLOY / "alerts.yml").read_text(encoding="utf-8"))["groups"]

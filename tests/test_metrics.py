@@ -18,7 +18,7 @@ from seamark.control import CommitRequest, Control, FailedKey, Position, RunReco
 from seamark.errors import MetricsUnavailable, SeamarkError
 from seamark.metrics import BATCH_SECONDS, metrics_text, serve_metrics
 from seamark.sinks.run import Sink
-from seamark.transforms.offsets import OffsetTable
+from seamark.steps.standing.offsets import OffsetTable
 
 SINK_METRICS = ("seamark_sink_lag_seconds", "seamark_sink_pending_blocks", "seamark_sink_pending_records")
 

@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from seamark.sinks.report import SinkReport
     from seamark.sinks.run import Sink
     from seamark.spark import spark_session
+    from seamark.steps.past.why import Provenance
+    from seamark.steps.rows.changelist import ChangeList
+    from seamark.steps.running.report import RunReport, StepPlan, StepReport
+    from seamark.steps.running.run_config import RunConfig
     from seamark.store import DataStore
     from seamark.tables import Commit, Head, Table
-    from seamark.transforms.changelist import ChangeList
-    from seamark.transforms.declare import BatchTransform, ComputeInput, JoinSpec, RunConfig
-    from seamark.transforms.report import RunReport, StepPlan, StepReport
+    from seamark.transforms.declare.declaration import BatchTransform, ComputeInput, JoinSpec
     from seamark.transforms.step import Step
-    from seamark.transforms.why import Provenance
 
 __version__ = "0.1.0"
 
@@ -58,28 +59,28 @@ __all__ = [
 
 # Where each name is at home. It is fetched when it is first used: `seamark --help` need not wait for all of them.
 _HOMES = {
-    "BatchTransform": "seamark.transforms.declare",
-    "ChangeList": "seamark.transforms.changelist",
+    "BatchTransform": "seamark.transforms.declare.declaration",
+    "ChangeList": "seamark.steps.rows.changelist",
     "ClickHouseSink": "seamark.sinks.clickhouse",
     "Commit": "seamark.tables",
-    "ComputeInput": "seamark.transforms.declare",
+    "ComputeInput": "seamark.transforms.declare.declaration",
     "DataStore": "seamark.store",
     "Diff": "seamark.diffs.diff",
     "FastSupplier": "seamark.diffs.suppliers",
     "Finding": "seamark.ledger.verify",
     "Head": "seamark.tables",
-    "JoinSpec": "seamark.transforms.declare",
+    "JoinSpec": "seamark.transforms.declare.declaration",
     "Op": "seamark.ledger",
-    "Provenance": "seamark.transforms.why",
-    "RunConfig": "seamark.transforms.declare",
-    "RunReport": "seamark.transforms.report",
+    "Provenance": "seamark.steps.past.why",
+    "RunConfig": "seamark.steps.running.run_config",
+    "RunReport": "seamark.steps.running.report",
     "SeamarkError": "seamark.errors",
     "Sink": "seamark.sinks.run",
     "SinkPlan": "seamark.sinks.plan",
     "SinkReport": "seamark.sinks.report",
     "Step": "seamark.transforms.step",
-    "StepPlan": "seamark.transforms.report",
-    "StepReport": "seamark.transforms.report",
+    "StepPlan": "seamark.steps.running.report",
+    "StepReport": "seamark.steps.running.report",
     "Table": "seamark.tables",
     "VerifyReport": "seamark.ledger.verify",
     "spark_session": "seamark.spark",

@@ -15,8 +15,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from seamark.control import RunTotals
 from seamark.errors import MetricsUnavailable, SeamarkError
 from seamark.sinks.report import SinkState
-from seamark.transforms.observe import batch_observers
-from seamark.transforms.offsets import OffsetStatistics, OffsetTable
+from seamark.steps.running.observe import batch_observers
+from seamark.steps.standing.offsets import OffsetStatistics, OffsetTable
 
 log = logging.getLogger(__name__)
 

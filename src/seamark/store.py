@@ -15,10 +15,11 @@ import pyarrow as pa
 from seamark.clock import Clock, SystemClock
 from seamark.config import Config, load_config
 from seamark.control import GRACE_SECONDS, Control, LiveRun, RunTotals, TableHead
-from seamark.diffs.checks import resolve_diff
-from seamark.diffs.declare import KEEP_GONE, DiffOptions
+from seamark.diffs.compute.merge import Rule
+from seamark.diffs.declare.checks import resolve_diff
+from seamark.diffs.declare.spec import KEEP_GONE, DiffOptions
 from seamark.diffs.diff import Diff
-from seamark.diffs.merge import Rule
+from seamark.diffs.origins import log_records
 from seamark.errors import ConfigError, HeadMismatch, NoSuchRow, UnknownTable
 from seamark.ledger.verify import OnBlock, VerifyReport
 from seamark.sinks.plan import SinkPlan
@@ -26,31 +27,37 @@ from seamark.sinks.registry import SinkRegistry
 from seamark.sinks.run import OnSent, Sink
 from seamark.sinks.target import Asked, Outlet
 from seamark.spark import quiet_query_errors, spark_session
+from seamark.steps.past.replay import count_without_step
+from seamark.steps.past.why import Provenance, provenance
+from seamark.steps.rows.changelist import ChangeList
+from seamark.steps.running.observe import OnBatch, silent
+from seamark.steps.running.pipeline import OnStep, Pipeline
+from seamark.steps.running.report import RunReport, StepPlan
+from seamark.steps.running.run_config import OnChange, RunConfig
+from seamark.steps.standing.offsets import OffsetTable
 from seamark.tables.care.collect import CollectReport, collect_garbage
 from seamark.tables.care.fold import FoldReport, fold_where_needed
 from seamark.tables.care.heal import Healed, heal_heads
 from seamark.tables.care.rebuild import RebuildReport, rebuild_control
 from seamark.tables.context import TableContext
+from seamark.tables.kinds import DIFF
 from seamark.tables.read.cache import BaseCache
 from seamark.tables.schema.growth import standing_schema
 from seamark.tables.schema.table_schema import TableSchema, check_evolution, check_table_name, declare
 from seamark.tables.table import Head, Table
 from seamark.tables.verify import normal_heads, verify_tables
 from seamark.tables.write.cuts import CutPlan, SizeLimit
-from seamark.transforms.changelist import ChangeList
-from seamark.transforms.declare import BatchTransform, InputLike, OnChange, RunConfig, TableOrName
+from seamark.transforms.declare.declaration import BatchTransform, InputLike, TableOrName, refuse_unknown_options
+from seamark.transforms.declare.spec import resolve
 from seamark.transforms.initialise import initialise_offsets
-from seamark.transforms.offsets import OffsetTable
-from seamark.transforms.pipeline import OnStep, Pipeline
-from seamark.transforms.replay import count_without_step
-from seamark.transforms.report import RunReport, StepPlan
-from seamark.transforms.run import OnBatch, silent
+from seamark.transforms.origins import input_rows
 from seamark.transforms.step import Step
-from seamark.transforms.why import Provenance, provenance
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
+
+_ROWS_BEHIND = {DIFF: log_records, **dict.fromkeys(("python", "pandas", "sql"), input_rows)}
 
 
 class DataStore:
@@ -107,7 +114,7 @@ class DataStore:
             rows=self.config.rows,
         )
         self._declared: dict[str, Table] = {}
-        self._pipeline = Pipeline(self._context, self._known_table, wait=self.config.scheduler.wait)
+        self._pipeline = Pipeline(self._context)
         self._sinks = SinkRegistry(self._context, self._standing_schema, wait=self.config.scheduler.wait)
         self._folded_at: dict[str, int] = {}
         self.healed: tuple[Healed, ...] = heal_heads(self._context)
@@ -200,11 +207,20 @@ class DataStore:
 
         The options are those of `BatchTransform`.
         """
-        return self._pipeline.decorate(inputs=inputs, outputs=outputs, **options)
+        refuse_unknown_options(options)
+
+        def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+            self.add(BatchTransform(function, inputs=inputs, outputs=outputs, **options))
+            return function
+
+        return decorate
 
     def add(self, step: BatchTransform) -> Step:
         """Add a step; the same as the decorator, without one."""
-        return self._pipeline.add(step)
+        spec = resolve(step, self._known_table)
+        added = Step(self._context, spec, self._pipeline.makers, self.config.scheduler.wait)
+        self._pipeline.include(added)
+        return added
 
     def diff(
         self,
@@ -360,7 +376,7 @@ class DataStore:
         Of each input at most `most` rows are followed; `NoSuchRow` if the table has no row with this key.
         """
         try:
-            return provenance(self._context, self._known_table(table).source, key, most)
+            return provenance(self._context, self._known_table(table).source, key, most, _ROWS_BEHIND)
         except NoSuchRow as missing:
             maker = self._pipeline.maker_of(table)
             if isinstance(maker, Diff) and table == maker.state.name:

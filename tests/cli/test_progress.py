@@ -10,7 +10,7 @@ import pytest
 from seamark.cli.progress import RunProgress
 from seamark.sinks.report import SinkReport
 from seamark.spark.starting import looking_on, seconds_spent, starting
-from seamark.transforms.report import StepReport
+from seamark.steps.running.report import StepReport
 
 SECOND = """
 

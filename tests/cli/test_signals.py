@@ -153,7 +153,7 @@ from seamark import DataStore
 from seamark.cli import signals
 from seamark.cli.signals import ended_by_signals, given_back
 from seamark.control import LiveRun
-from seamark.transforms.attempt import give_back_runs
+from seamark.steps.running.attempt import give_back_runs
 
 signals.GIVE_BACK_AFTER, signals.GONE_AFTER = 0.5, 2.0
 store = DataStore(sys.argv[1], sys.argv[2])

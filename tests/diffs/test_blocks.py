@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
-from seamark.diffs.blocks import Fast, Side, delete_blocks, late_blocks, six_blocks
+from seamark.diffs.compute.blocks import Fast, Side, delete_blocks, late_blocks, six_blocks
 
 # (block, sign, S, F, state); of a visit that is not known, the old versions are None
 Told = tuple[int, int, int, int, str | None]

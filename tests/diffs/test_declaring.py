@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import seamark as sm
-from seamark.diffs.checks import DiffWarning
+from seamark.diffs.declare.checks import DiffWarning
 from seamark.errors import InvalidStep, UnknownColumn
 
 

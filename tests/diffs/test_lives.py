@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import seamark as sm
-from seamark.diffs.checks import DiffWarning
+from seamark.diffs.declare.checks import DiffWarning
 from seamark.errors import NoSuchRow
 
 LOG = "VisitID long, y_VisitVersion int, seen timestamp, revenue long, gone boolean"

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
-from seamark.diffs.merge import DEFAULT_RULE, RULES, MergeColumn
+from seamark.diffs.compute.merge import DEFAULT_RULE, RULES, MergeColumn
 
 LONG, INT, TEXT, DOUBLE = pa.int64(), pa.int32(), pa.string(), pa.float64()
 LIST, MONEY = pa.list_(pa.int64()), pa.decimal128(10, 2)

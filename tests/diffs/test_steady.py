@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from seamark.diffs.declare import DiffSpec
-from seamark.diffs.expire import Expiry
+from seamark.diffs.ageing.expire import Expiry
+from seamark.diffs.declare.spec import DiffSpec
 from seamark.diffs.run import make_changes
 
 LOG = {"joined_visits": "VisitID long, y_VisitVersion int, seen timestamp, title string"}

@@ -16,10 +16,10 @@ from seamark.control import FailedKey, Position, RunRecord
 from seamark.errors import HeadMismatch, UsedWrongly
 from seamark.ledger.chain import ChainDraft, walk_back
 from seamark.ledger.objects import ChainFiles
+from seamark.steps.past.checkpoint import Checkpoint, ReadAt
 from seamark.tables.verify import read_heads, verify_unopened
 from seamark.tables.write.publish import Progress, begin_chain, data_slice, declare_schema, plan_table, publish, writing
 from seamark.tables.write.slices import OpCounts, write_slice
-from seamark.transforms.checkpoint import Checkpoint, ReadAt
 
 STEP = "copy"
 FAILED = FailedKey(STEP, '{"id":9}', 10.0, "boom", 2, 70.0, '{"orders":-1}')

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import seamark as sm
-from seamark.transforms.definition import source_and_digest
+from seamark.steps.definition.definition import source_and_digest
 
 Row = tuple[Any, ...]
 

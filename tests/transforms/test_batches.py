@@ -14,10 +14,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from seamark.control import BlockEntry, FailedKey, Position
-from seamark.transforms.batches import ALL_KEYS_FLOOR, Pending, Pin, Taken, all_keys_because, cut_batches
-from seamark.transforms.checkpoint import Checkpoint, RangeMark, ReadAt, decode
-from seamark.transforms.keys import columns_of, comparable, distinct, key_texts, keys_of
-from seamark.transforms.scope import AllKeys, KeyRange, KeyValues, cut_into_ranges, filter_rows, rest_of_ranges
+from seamark.steps.past.checkpoint import Checkpoint, RangeMark, ReadAt, decode
+from seamark.steps.rows.keys import columns_of, comparable, distinct, key_texts, keys_of
+from seamark.steps.rows.scope import AllKeys, KeyRange, KeyValues, cut_into_ranges, filter_rows, rest_of_ranges
+from seamark.steps.standing.pins import Pending, Pin, Taken
+from seamark.transforms.keys.batches import ALL_KEYS_FLOOR, all_keys_because, cut_batches
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 

@@ -14,10 +14,11 @@ from sqlalchemy import create_engine, make_url, text
 import seamark as sm
 from seamark.errors import AlreadyRunning, ChainRuleBroken, ControlUnavailable, LeaseLost
 from seamark.ledger import ExecuteTransform, Op
+from seamark.steps.rows.scope import AllKeys
+from seamark.steps.standing.known import Known
+from seamark.transforms.keys.strategies import covers_pins
 from seamark.transforms.run import StepRun, Work
-from seamark.transforms.scope import AllKeys
-from seamark.transforms.situation import Known, look
-from seamark.transforms.ways import covers_pins
+from seamark.transforms.situation import look
 
 
 def events(table: sm.Table) -> list[ExecuteTransform]:

@@ -11,7 +11,7 @@ import pytest
 
 import seamark as sm
 from seamark.errors import DefinitionChanged, InvalidStep
-from seamark.transforms.spec import StepWarning
+from seamark.transforms.declare.spec import StepWarning
 
 
 @pytest.fixture

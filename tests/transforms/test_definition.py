@@ -11,7 +11,7 @@ import pytest
 
 import seamark as sm
 from seamark.errors import InvalidStep
-from seamark.transforms.definition import (
+from seamark.steps.definition.definition import (
     Definition,
     difference,
     from_chain,

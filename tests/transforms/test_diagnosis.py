@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamark.transforms.diagnosis import QUIET_SECONDS, Cause, StepFacts, likely_cause
+from seamark.steps.standing.diagnosis import QUIET_SECONDS, Cause, StepFacts, likely_cause
 
 NOW = 1_700_000_000.0
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0

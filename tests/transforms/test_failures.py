@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 import seamark as sm
 from seamark.errors import FunctionFailed
-from seamark.transforms.failures import pause_after
+from seamark.steps.running.failures import pause_after
 
 
 def failed(step: sm.Step) -> list[tuple[int, str, int]]:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from seamark.transforms.definition import source_and_digest
-from seamark.transforms.function_form import form_of
+from seamark.steps.definition.definition import source_and_digest
+from seamark.steps.definition.form import form_of
 
 pytestmark = pytest.mark.scenario("X94")
 
@@ -353,7 +353,7 @@ def test_no_address_gets_into_a_form(tmp_path: Path) -> None:
         def step(x, y=Thing(), *, z=Fixed()): return ALL, UNNAMED
     """
     (tmp_path / "steps.py").write_text(textwrap.dedent(program))
-    code = "import steps; from seamark.transforms.function_form import form_of; print(form_of(steps.step).text)"
+    code = "import steps; from seamark.steps.definition.form import form_of; print(form_of(steps.step).text)"
     told = set()
     for seed in ("0", "1"):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 import seamark as sm
-from seamark.transforms.definition import Definition, source_and_digest
-from seamark.transforms.function_form import form_of
+from seamark.steps.definition.definition import Definition, source_and_digest
+from seamark.steps.definition.form import form_of
 
 pytestmark = pytest.mark.scenario("X94")
 
@@ -400,7 +400,7 @@ def test_the_digest_is_the_same_in_every_process(tmp_path: Path) -> None:
         def step(x): return helper(x), NAMES, BY_NAME, LOOP, (lambda y: y)(x), {"i", "j"}
     """
     (tmp_path / "steps.py").write_text(textwrap.dedent(program))
-    code = "import steps; from seamark.transforms.function_form import form_of; print(form_of(steps.step).text)"
+    code = "import steps; from seamark.steps.definition.form import form_of; print(form_of(steps.step).text)"
     told = set()
     for seed in ("0", "1", "2"):
         path = os.pathsep.join([str(tmp_path), *sys.path])

@@ -9,14 +9,14 @@ import pyarrow.compute as pc
 import pytest
 
 from seamark.errors import FunctionFailed
+from seamark.steps.rows.scope import KeyValues
+from seamark.steps.running.blame import KeyTrouble
 from seamark.tables.frames import LocalFrame
 from seamark.tables.read.rows import TableSource
 from seamark.tables.schema.table_schema import declare
-from seamark.transforms.blame import KeyTrouble
-from seamark.transforms.gather import Gathered
-from seamark.transforms.isolate import MOST_CALLS, compute_isolating
-from seamark.transforms.scope import KeyValues
-from seamark.transforms.shape import Input, make_shape
+from seamark.transforms.compute.gather import Gathered
+from seamark.transforms.compute.isolate import MOST_CALLS, compute_isolating
+from seamark.transforms.declare.shape import Input, make_shape
 
 
 class Search:

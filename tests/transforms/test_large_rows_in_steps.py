@@ -9,8 +9,8 @@ import pytest
 
 import seamark as sm
 from seamark.tables import computed
-from seamark.transforms import pandas_worker
-from seamark.transforms.pandas_worker import whole_keys
+from seamark.transforms.compute import pandas_worker
+from seamark.transforms.compute.pandas_worker import whole_keys
 
 ROOM = 20_000  # bytes that the driver takes in these tests
 BODY = 1_000

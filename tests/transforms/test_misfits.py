@@ -11,8 +11,8 @@ import pytest
 import seamark as sm
 from seamark.errors import BadOutput, TooManyFailures
 from seamark.tables.frames import SparkFrame
-from seamark.transforms import pandas_call
-from seamark.transforms.compute import Results
+from seamark.transforms.compute import pandas_call
+from seamark.transforms.compute.call import Results
 
 
 @pytest.mark.parametrize("bad", [1.5, "thirteen"], ids=["a value that does not fit", "a value of another kind"])

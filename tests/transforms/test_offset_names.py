@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 import seamark as sm
-from seamark.transforms.offsets import OffsetTable
+from seamark.steps.standing.offsets import OffsetTable
 
 pytestmark = pytest.mark.scenario("X107")
 

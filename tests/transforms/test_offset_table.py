@@ -19,7 +19,7 @@ from seamark.clock import to_millis
 from seamark.control import CommitRequest, CoveredKey, FailedKey, Position, RunRecord
 from seamark.control.offsets import first_millisecond_from
 from seamark.errors import OffsetError, PositionConflict, UnknownTable
-from seamark.transforms.offsets import OffsetTable
+from seamark.steps.standing.offsets import OffsetTable
 
 
 @dataclass

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 import seamark as sm
-from seamark.transforms.pandas_worker import CHUNK_ROWS
+from seamark.transforms.compute.pandas_worker import CHUNK_ROWS
 
 # A function that complains about a repeated row would be called again for each key alone, and be content. So these let
 # the repetition go into their rows, as a merge does.

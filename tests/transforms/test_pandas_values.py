@@ -10,11 +10,11 @@ import pytest
 
 import seamark as sm
 from seamark.control import FailedKey
+from seamark.steps.rows.changelist import join_frames
+from seamark.steps.rows.pandas_rows import to_pandas
+from seamark.steps.running.failures import failure_frame
 from seamark.tables.frames import LocalFrame, check_frame
 from seamark.tables.schema.table_schema import declare
-from seamark.transforms.changelist import join_frames
-from seamark.transforms.failures import failure_frame
-from seamark.transforms.pandas_worker import to_pandas
 
 BIG = 2**53 + 1  # as a float it would be 2^53
 

@@ -6,7 +6,7 @@ import pytest
 
 import seamark as sm
 from seamark.ledger import ExecuteTransform, SetTransform
-from seamark.transforms.definition import from_chain
+from seamark.steps.definition.definition import from_chain
 
 
 def events(store, table):

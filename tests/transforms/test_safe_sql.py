@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seamark.transforms.safe_sql import UnsafeSql, checked_query
+from seamark.transforms.declare.safe_sql import UnsafeSql, checked_query
 
 QUERIES = [
     "SELECT id, name AS user, 'nowhere' AS place FROM {posts}",

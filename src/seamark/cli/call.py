@@ -71,7 +71,7 @@ class Call:
         """The project's store, as its pipeline declares it."""
         from seamark.cli.project import open_store
         from seamark.cli.signals import given_back
-        from seamark.transforms.attempt import give_back_runs
+        from seamark.steps.running.attempt import give_back_runs
 
         with open_store(self.config()) as store, given_back(lambda: give_back_runs(store.control)):
             yield store

@@ -11,7 +11,7 @@ from seamark.cli.cells import counted
 if TYPE_CHECKING:
     from seamark.cli.output import OnProgress
     from seamark.sinks.report import SinkReport
-    from seamark.transforms.report import StepReport
+    from seamark.steps.running.report import StepReport
 
 
 class RunProgress:
@@ -45,7 +45,7 @@ class RunProgress:
     @contextmanager
     def observing(self) -> Iterator[None]:
         """While this lasts, batches of this process that begin are shown."""
-        from seamark.transforms.observe import begin_observers
+        from seamark.steps.running.observe import begin_observers
 
         begin_observers.append(self.on_begin)
         try:

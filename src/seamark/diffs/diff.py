@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from seamark.control import FailedKey, TableHead
-from seamark.diffs.declare import REASON, DiffSpec
+from seamark.diffs.declare.spec import REASON, DiffSpec
 from seamark.diffs.planning import plan_diff
 from seamark.diffs.replay import replay_diff
 from seamark.diffs.run import DiffRun, DiffWork
@@ -18,26 +18,26 @@ from seamark.diffs.situation import DiffSituation, decide, last_details, look, t
 from seamark.errors import FrameMismatch, InvalidStep, NoSuchRow, moved_offsets_of_diff
 from seamark.ledger.verify import VerifyReport
 from seamark.spark.frames import arrow_rows
+from seamark.steps.rows.changed_rows import changed_keys_of
+from seamark.steps.rows.changelist import ChangeList, KeyFrames
+from seamark.steps.rows.fetch import read_for, read_interval
+from seamark.steps.rows.keys import comparable, key_texts, keys_of
+from seamark.steps.rows.scope import KeyValues
+from seamark.steps.running.attempt import Attempt, attempt
+from seamark.steps.running.begin import Makers, all_tables, ready_tables
+from seamark.steps.running.failures import failure_frame
+from seamark.steps.running.observe import OnBatch, silent
+from seamark.steps.running.report import StepPlan, StepReport
+from seamark.steps.running.run_config import RunConfig
+from seamark.steps.standing.known import Known, older_definition
+from seamark.steps.standing.own_rows import adopt_rows
+from seamark.steps.standing.pins import Pending
 from seamark.tables.context import TableContext
 from seamark.tables.frames import LocalFrame, check_frame, quoted
 from seamark.tables.read.rows import choose_values, read_changes
 from seamark.tables.schema.growth import grow_declared
 from seamark.tables.schema.table_schema import TableSchema
 from seamark.tables.table import Table
-from seamark.transforms.attempt import Attempt, attempt
-from seamark.transforms.batches import Pending
-from seamark.transforms.begin import Makers, all_tables, ready_tables
-from seamark.transforms.changelist import ChangeList, KeyFrames
-from seamark.transforms.declare import RunConfig
-from seamark.transforms.failures import failure_frame
-from seamark.transforms.fetch import read_for, read_interval
-from seamark.transforms.keys import comparable, key_texts, keys_of
-from seamark.transforms.own_rows import adopt_rows
-from seamark.transforms.report import StepPlan, StepReport
-from seamark.transforms.run import OnBatch, silent
-from seamark.transforms.scope import KeyValues
-from seamark.transforms.situation import Known, older_definition
-from seamark.transforms.step import changed_keys_of
 
 
 class Diff:

@@ -13,15 +13,15 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from seamark.diffs.declare import DiffSpec
-from seamark.diffs.level import LATE, Applying, level_names
-from seamark.diffs.moments import as_moment
-from seamark.diffs.result import FAILED, MARKS, OLDEST, RECORDS, applied_schema
+from seamark.diffs.ageing.moments import as_moment
+from seamark.diffs.compute.result import FAILED, MARKS, OLDEST, RECORDS, applied_schema
+from seamark.diffs.compute.visit_columns import LATE, Applying, level_names
+from seamark.diffs.declare.spec import DiffSpec
 from seamark.ledger import Op
 from seamark.spark.frames import arrow_rows, spark_frame
+from seamark.steps.rows.keys import key_texts
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
 from seamark.tables.write.change import Change, FrameChange, LocalChange, NoRecords, appended_rows
-from seamark.transforms.keys import key_texts
 
 PLACE = "its place"  # among the records of its visit
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from seamark.diffs.situation import DiffSituation, decide
 from seamark.errors import SeamarkError
-from seamark.transforms.report import InputPlan, StepPlan
+from seamark.steps.running.report import InputPlan, StepPlan
 
 
 def plan_diff(situation: DiffSituation) -> StepPlan:

@@ -13,23 +13,23 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from seamark.control import FailedKey
-from seamark.diffs.declare import DiffLog, DiffSpec
-from seamark.diffs.gone import Departed, departed_among, departed_of
-from seamark.diffs.level import old
-from seamark.diffs.news import gather_news, records_of
+from seamark.diffs.ageing.gone import Departed, departed_among, departed_of
+from seamark.diffs.compute.news import gather_news, records_of
+from seamark.diffs.compute.visit_columns import old
+from seamark.diffs.compute.widen import of_versions, with_wide
+from seamark.diffs.declare.spec import DiffLog, DiffSpec
 from seamark.diffs.situation import DiffSituation
 from seamark.diffs.standing import as_frame, beside
-from seamark.diffs.widen import of_versions, with_wide
 from seamark.spark.frames import spark_frame
+from seamark.steps.rows.fetch import read_for, read_records
+from seamark.steps.rows.keys import distinct, keys_of
+from seamark.steps.rows.scope import KeyValues
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
 from seamark.tables.read.rows import TableSource, all_of, count_records, read_changes, read_images
 from seamark.tables.read.to_driver import collect_small
 from seamark.tables.small import fits_on_driver
-from seamark.transforms.fetch import read_for, read_records
-from seamark.transforms.keys import distinct, keys_of
-from seamark.transforms.scope import KeyValues
 
 Interval = tuple[int | None, int | None]
 """Records with after < offset <= upto."""

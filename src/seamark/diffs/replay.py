@@ -7,18 +7,18 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from seamark.control import TableHead
-from seamark.diffs.declare import DiffSpec
-from seamark.diffs.expire import Expiry
+from seamark.diffs.ageing.expire import Expiry
+from seamark.diffs.declare.spec import DiffSpec
 from seamark.diffs.reading import Reading
 from seamark.diffs.run import Done, make_changes, outcome_of
 from seamark.ledger.verify import VerifyReport
+from seamark.steps.past.checkpoint import Checkpoint
+from seamark.steps.past.history import PastCommit
+from seamark.steps.past.replay import Shared, replay_commits
 from seamark.tables.context import TableContext
 from seamark.tables.read.rows import TableSource
 from seamark.tables.write.change import stage_change
 from seamark.tables.write.stage import StagedChange, Target
-from seamark.transforms.checkpoint import Checkpoint
-from seamark.transforms.history import PastCommit
-from seamark.transforms.replay import Shared, replay_commits
 
 
 def replay_diff(context: TableContext, spec: DiffSpec, heads: Mapping[str, TableHead]) -> VerifyReport:

@@ -10,25 +10,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from seamark.control import FailedKey, RunRecord
-from seamark.diffs.apply import apply_logs
-from seamark.diffs.declare import DiffSpec
-from seamark.diffs.expire import Expiry, Looked
-from seamark.diffs.level import HORIZON, NOW, Applying
+from seamark.diffs.ageing.expire import Expiry, Looked
+from seamark.diffs.compute.apply import apply_logs
+from seamark.diffs.compute.result import CHANGES, MARKS, TIMES, applied_schema
+from seamark.diffs.compute.visit_columns import HORIZON, NOW, Applying
+from seamark.diffs.declare.spec import DiffSpec
 from seamark.diffs.outcome import Outcome, changes_of, levels_of, records_of
 from seamark.diffs.reading import Reading, visits_of
-from seamark.diffs.result import CHANGES, MARKS, TIMES, applied_schema
 from seamark.diffs.situation import DiffSituation
 from seamark.errors import CommitConflict, TooManyFailures, VisitFailed
-from seamark.tables.computed import computed
-from seamark.tables.context import TableContext
-from seamark.tables.frames import SparkFrame
-from seamark.tables.read.rows import TableSource
-from seamark.tables.write.change import Change, NoRecords, spark_errors_explained
-from seamark.tables.write.publish import Progress
-from seamark.tables.write.slices import OpCounts
-from seamark.transforms.attempt import Attempt
-from seamark.transforms.checkpoint import Checkpoint, ReadAt
-from seamark.transforms.commit import (
+from seamark.steps.past.checkpoint import Checkpoint, ReadAt
+from seamark.steps.rows.scope import AllKeys
+from seamark.steps.running.attempt import Attempt
+from seamark.steps.running.commit import (
     Batch,
     Committed,
     Committer,
@@ -37,9 +31,15 @@ from seamark.transforms.commit import (
     least_watermark,
     position_at,
 )
-from seamark.transforms.failures import failed_once_more
-from seamark.transforms.observe import batch_observers
-from seamark.transforms.scope import AllKeys
+from seamark.steps.running.failures import failed_once_more
+from seamark.steps.running.observe import batch_observers
+from seamark.tables.computed import computed
+from seamark.tables.context import TableContext
+from seamark.tables.frames import SparkFrame
+from seamark.tables.read.rows import TableSource
+from seamark.tables.write.change import Change, NoRecords, spark_errors_explained
+from seamark.tables.write.publish import Progress
+from seamark.tables.write.slices import OpCounts
 
 
 @dataclass(frozen=True)

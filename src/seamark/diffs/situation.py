@@ -9,15 +9,16 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from seamark.control import FailedKey, TableHead
-from seamark.diffs.declare import DiffSpec
+from seamark.diffs.declare.spec import DiffSpec
 from seamark.errors import DefinitionChanged, InvalidStep
+from seamark.steps.definition.definition import Definition, difference
+from seamark.steps.past.checkpoint import Checkpoint
+from seamark.steps.running.commit import Covered, last_checkpoint, least_watermark
+from seamark.steps.standing.known import Known, older_definition, pending_inputs, refuse_older_program
+from seamark.steps.standing.pins import Pending, Pin
 from seamark.tables.context import TableContext
+from seamark.tables.kinds import DIFF
 from seamark.tables.write.publish import plan_table
-from seamark.transforms.batches import Pending, Pin
-from seamark.transforms.checkpoint import Checkpoint
-from seamark.transforms.commit import Covered, last_checkpoint, least_watermark
-from seamark.transforms.definition import Definition, difference
-from seamark.transforms.situation import Known, older_definition, pending_inputs, refuse_older_program
 
 
 @dataclass(frozen=True)
@@ -247,7 +248,7 @@ def _record(offset: int | None) -> str:
 
 
 def _multiplier(definition: Definition) -> int | None:
-    if definition.kind != "diff":
+    if definition.kind != DIFF:
         return None
     facts, _ = json.JSONDecoder().raw_decode(definition.source)
     return int(facts["multiplier"])

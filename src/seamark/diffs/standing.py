@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from seamark.diffs.declare import DiffSpec
+from seamark.diffs.declare.spec import DiffSpec
 from seamark.spark.frames import spark_frame
 from seamark.tables.frames import CheckedFrame, SparkFrame, quoted
 from seamark.tables.read.rows import TableSource, all_of

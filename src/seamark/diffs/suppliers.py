@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from seamark.diffs.declare import SIGN, VERSION
+from seamark.diffs.declare.spec import SIGN, VERSION
 from seamark.errors import UsedWrongly
 
 

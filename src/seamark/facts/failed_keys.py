@@ -13,9 +13,9 @@ from seamark.control import FailedKey
 from seamark.diffs.diff import Diff
 from seamark.facts.steps import chosen_steps
 from seamark.facts.values import part_of_key
+from seamark.steps.rows.keys import key_texts
 from seamark.store import DataStore
 from seamark.texts import without_secrets
-from seamark.transforms.keys import key_texts
 from seamark.transforms.step import Step
 
 

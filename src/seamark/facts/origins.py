@@ -9,8 +9,8 @@ from seamark.errors import UsedWrongly
 from seamark.facts.tables import check_names
 from seamark.facts.values import named_values
 from seamark.facts.versions import diff_named
+from seamark.steps.past.why import Provenance
 from seamark.store import DataStore
-from seamark.transforms.why import Provenance
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from seamark.facts.sinks import SinkResult, sink_result
 from seamark.facts.steps import how_to_load
 from seamark.facts.trouble import Trouble, trouble_of
+from seamark.steps.running.report import RunReport, StepReport
 from seamark.store import DataStore
 from seamark.texts import without_secrets
-from seamark.transforms.report import RunReport, StepReport
 
 FAILURES_SHOWN = 20
 

@@ -12,10 +12,10 @@ from seamark.errors import UnknownStep
 from seamark.facts.live import RunningLine, running_lines, with_killed
 from seamark.facts.sinks import PlannedSink, planned_sinks
 from seamark.facts.tables import RunLine, run_lines
+from seamark.steps.running.report import InputPlan
+from seamark.steps.standing.diagnosis import StepFacts, advice, likely_cause
+from seamark.steps.standing.offsets import OffsetStatistics
 from seamark.store import DataStore
-from seamark.transforms.diagnosis import StepFacts, advice, likely_cause
-from seamark.transforms.offsets import OffsetStatistics
-from seamark.transforms.report import InputPlan
 from seamark.transforms.step import Step
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from seamark.diffs.declare import LOG, SIGN, SLOW, VERSION
+from seamark.diffs.declare.spec import LOG, SIGN, SLOW, VERSION
 from seamark.diffs.diff import Diff
 from seamark.errors import UsedWrongly
 from seamark.facts.values import key_values

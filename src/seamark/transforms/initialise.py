@@ -10,18 +10,19 @@ from pyspark.sql import functions as F
 from seamark.control import CommitRequest, Position, RunRecord
 from seamark.errors import InvalidStep, did_you_mean
 from seamark.spark.frames import arrow_rows
+from seamark.steps.running.commit import Covered, position_at
+from seamark.steps.standing.known import Known
+from seamark.steps.standing.own_rows import adopt_rows
+from seamark.steps.standing.pins import Pending
 from seamark.tables.context import TableContext
 from seamark.tables.frames import quoted
 from seamark.tables.read.rows import all_of, read_images, read_slices
-from seamark.transforms.batches import Pending
-from seamark.transforms.commit import Covered, position_at
-from seamark.transforms.own_rows import adopt_rows
-from seamark.transforms.processed import processed_keys
-from seamark.transforms.select import LAST, ChangedBlocks
-from seamark.transforms.shape import Input, Shape
-from seamark.transforms.situation import Known, Situation, look
-from seamark.transforms.spec import StepSpec
-from seamark.transforms.tracking import unprocessed
+from seamark.transforms.declare.shape import Input, Shape
+from seamark.transforms.declare.spec import StepSpec
+from seamark.transforms.keys.processed import processed_keys
+from seamark.transforms.keys.select import LAST, ChangedBlocks
+from seamark.transforms.keys.tracking import unprocessed
+from seamark.transforms.situation import Situation, look
 
 
 def initialise_offsets(context: TableContext, spec: StepSpec, tables: Sequence[str]) -> dict[str, float]:

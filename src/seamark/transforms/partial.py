@@ -14,11 +14,16 @@ from pyspark.sql import functions as F
 
 from seamark.control import FailedKey
 from seamark.spark.frames import arrow_rows, spark_frame
+from seamark.steps.rows.keys import comparable, distinct, key_texts, keys_of
+from seamark.steps.rows.scope import AllKeys, KeyFrame, KeyValues
+from seamark.steps.running.commit import Covered
+from seamark.steps.running.run_config import RunConfig
+from seamark.steps.standing.pins import Taken
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
 from seamark.tables.read.rows import all_of, read_images
-from seamark.transforms.batches import Taken
-from seamark.transforms.candidates import (
+from seamark.transforms.declare.shape import Shape
+from seamark.transforms.keys.candidates import (
     all_keys,
     candidates,
     computed_ahead,
@@ -28,16 +33,11 @@ from seamark.transforms.candidates import (
     without_covered,
     without_processed,
 )
-from seamark.transforms.commit import Covered
-from seamark.transforms.declare import RunConfig
-from seamark.transforms.keys import comparable, distinct, key_texts, keys_of
+from seamark.transforms.keys.select import FIRST, ChangedBlocks, Found, changed_keys, joined_keys, no_keys
+from seamark.transforms.keys.strategies import by_columns, covers_pins, scope_of
+from seamark.transforms.keys.waiting import Waiting, first_keys, longest_waiting
 from seamark.transforms.run import StepRun, Work
-from seamark.transforms.scope import AllKeys, KeyFrame, KeyValues, no_keys
-from seamark.transforms.select import FIRST, ChangedBlocks, Found, changed_keys, joined_keys
-from seamark.transforms.shape import Shape
 from seamark.transforms.situation import Situation
-from seamark.transforms.waiting import Waiting, first_keys, longest_waiting
-from seamark.transforms.ways import by_columns, covers_pins, scope_of
 
 Columns = tuple[str, ...]
 

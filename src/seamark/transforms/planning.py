@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from seamark.errors import DefinitionChanged, SchemaChangeRefused
+from seamark.steps.running.report import InputPlan, StepPlan
+from seamark.steps.standing.known import refuse_older_program
 from seamark.tables.context import TableContext
-from seamark.transforms.batches import cut_batches
-from seamark.transforms.estimate import estimate_keys
-from seamark.transforms.report import InputPlan, StepPlan
-from seamark.transforms.shape import Input, Shape
-from seamark.transforms.situation import Situation, decide, refuse_older_program, watermark_to_come
+from seamark.transforms.declare.shape import Input, Shape
+from seamark.transforms.keys.batches import cut_batches
+from seamark.transforms.keys.estimate import estimate_keys
+from seamark.transforms.situation import Situation, decide, watermark_to_come
 
 
 def plan_step(context: TableContext, situation: Situation) -> StepPlan:

@@ -13,38 +13,38 @@ import pyarrow as pa
 
 from seamark.control import CoveredKey, FailedKey, RunRecord
 from seamark.errors import ComputeFailed, TooManyFailures
+from seamark.steps.past.checkpoint import Checkpoint, RangeMark, ReadAt, taken_intervals
+from seamark.steps.rows.keys import columns_of, key_texts
+from seamark.steps.rows.scope import AllKeys, KeyRange, KeyValues, Scope
+from seamark.steps.running.attempt import Attempt
+from seamark.steps.running.blame import KeyTrouble, blamed
+from seamark.steps.running.commit import Batch, Committed, Committer, Covered, change_of, least_watermark, position_at
+from seamark.steps.running.failures import failed_again, held_by
+from seamark.steps.running.observe import OnBatch, batch_observers
+from seamark.steps.running.run_config import RunConfig
+from seamark.steps.standing.pins import Taken
 from seamark.tables.computed import moved_to_files
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame
 from seamark.tables.small import fits_on_driver
 from seamark.tables.write.publish import Progress
 from seamark.tables.write.slices import OpCounts
-from seamark.transforms.attempt import Attempt
-from seamark.transforms.batches import Taken
-from seamark.transforms.blame import KeyTrouble, blamed
-from seamark.transforms.checkpoint import Checkpoint, RangeMark, ReadAt, taken_intervals
-from seamark.transforms.commit import Batch, Committed, Committer, Covered, change_of, least_watermark, position_at
-from seamark.transforms.compute import (
+from seamark.transforms.compute.call import (
     Results,
     asserted_scope,
     call,
     call_uncomputed,
     foreign_key_in,
 )
-from seamark.transforms.declare import RunConfig
-from seamark.transforms.failures import failed_again, held_by
-from seamark.transforms.gather import Gathered, KnownRows, gather
-from seamark.transforms.isolate import compute_isolating
-from seamark.transforms.keys import columns_of, key_texts
-from seamark.transforms.nondeterminism import warn_of_chance
-from seamark.transforms.observe import batch_observers
-from seamark.transforms.pandas_call import compute_pandas
-from seamark.transforms.report import StepReport
-from seamark.transforms.scope import AllKeys, KeyRange, KeyValues, Scope, no_keys
+from seamark.transforms.compute.gather import Gathered, KnownRows, gather
+from seamark.transforms.compute.isolate import compute_isolating
+from seamark.transforms.compute.pandas_call import compute_pandas
+from seamark.transforms.declare.nondeterminism import warn_of_chance
+from seamark.transforms.declare.spec import StepSpec
+from seamark.transforms.keys.counting import count_scope
+from seamark.transforms.keys.select import no_keys
+from seamark.transforms.keys.tracking import processed_rows
 from seamark.transforms.situation import Situation
-from seamark.transforms.spec import StepSpec
-from seamark.transforms.tally import count_scope
-from seamark.transforms.tracking import processed_rows
 
 
 @dataclass(frozen=True)
@@ -76,14 +76,6 @@ class Done:
     results: Results
     rows: list[list[CheckedFrame]]
     keys: int
-
-
-OnBatch = Callable[[StepReport, int], None]
-"""Told after each batch: the report so far, and how many batches are known to follow."""
-
-
-def silent(_report: StepReport, _left: int) -> None:
-    """Nobody hears of it."""
 
 
 class StepRun:
@@ -268,7 +260,7 @@ class StepRun:
         standing = self._standing_failures(situation)
         read_at = json.dumps({table: -1 if offset is None else offset for table, offset in situation.read.items()})
         failed = failed_again(self.spec.name, done.results.failed, standing, now, read_at)
-        cured = held_by(self.context, self.shape, work.scope, [key for key in standing if key not in failed])
+        cured = held_by(work.scope, self.shape.key_types, [key for key in standing if key not in failed])
         if work.range is not None and work.range.last:  # all keys there are, so also what failed by other columns
             cured += [key for key in standing if not set(columns_of(key)) <= set(self.shape.keys)]
         left = {key: entry for key, entry in standing.items() if key not in cured} | failed

@@ -2,55 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from seamark.control import FailedKey, Position, TableHead
-from seamark.errors import DefinitionChanged, InvalidStep, SchemaChangeRefused
-from seamark.ledger import DatasetKind, SetDataSchema, SetTransform
+from seamark.steps.definition.definition import Definition
+from seamark.steps.past.checkpoint import Checkpoint, OpenPass, RangeMark
+from seamark.steps.rows.keys import columns_of
+from seamark.steps.running.commit import last_checkpoint, least_watermark
+from seamark.steps.running.run_config import OnChange
+from seamark.steps.standing.known import (
+    Known,
+    _pending,
+    definition_changed,
+    has_made_rows,
+    older_definition,
+    plan_table_at,
+)
+from seamark.steps.standing.own_rows import NO_ROWS, OwnRows
+from seamark.steps.standing.pins import Pending, Pin
 from seamark.tables.context import TableContext
-from seamark.tables.read.rows import TableSource
-from seamark.tables.schema.table_schema import refuse_old_schema
-from seamark.tables.write.publish import Planned, plan_table
-from seamark.transforms.batches import FIRST_RUN, Pending, Pin, all_keys_because
-from seamark.transforms.checkpoint import Checkpoint, OpenPass, RangeMark
-from seamark.transforms.commit import Maker, last_checkpoint, least_watermark, older_program
-from seamark.transforms.declare import OnChange
-from seamark.transforms.definition import Definition, difference, from_chain
-from seamark.transforms.keys import columns_of
-from seamark.transforms.own_rows import NO_ROWS, OwnRows, own_rows
+from seamark.transforms.keys.batches import FIRST_RUN, all_keys_because
 
 if TYPE_CHECKING:
-    from seamark.transforms.spec import StepSpec
-
-
-@dataclass(frozen=True)
-class Known:
-    """What the control database says of all steps at once, so that looking at many of them asks it once."""
-
-    heads: Mapping[str, TableHead]
-    positions: Mapping[str, Sequence[Position]]
-    failed: Mapping[str, Sequence[FailedKey]]
-
-    @staticmethod
-    def of(context: TableContext) -> Known:
-        """Ask the control database: three queries, however many steps there are."""
-        index = context.control.index
-        # The heads come first: what is committed while we ask for the rest waits for the next run.
-        heads = index.heads()
-        positions: dict[str, list[Position]] = {}
-        failed: dict[str, list[FailedKey]] = {}
-        for position in index.positions():
-            positions.setdefault(position.step, []).append(position)
-        for key in index.failed_keys():
-            failed.setdefault(key.step, []).append(key)
-        return Known(heads, positions, failed)
-
-    def own_rows(self, context: TableContext, maker: Maker) -> OwnRows:
-        """What is a step's own of all that stands under its name."""
-        positions, failed = self.positions.get(maker.name, ()), self.failed.get(maker.name, ())
-        return own_rows(context, maker, self.heads, positions, failed)
+    from seamark.transforms.declare.spec import StepSpec
 
 
 @dataclass(frozen=True)
@@ -166,30 +142,6 @@ def look(context: TableContext, spec: StepSpec, known: Known, pins: Mapping[str,
     )
 
 
-def pending_inputs(
-    context: TableContext, maker: Maker, known: Known, pins: Mapping[str, Pin] | None = None
-) -> tuple[Pending, ...]:
-    """What waits in each input of a step that has a chain, up to its head or to a pin."""
-    return _pending(context, maker, known, known.own_rows(context, maker), pins)
-
-
-def _pending(
-    context: TableContext, maker: Maker, known: Known, own: OwnRows, pins: Mapping[str, Pin] | None
-) -> tuple[Pending, ...]:
-    pending = []
-    for table in maker.sources:
-        head = known.heads.get(table)
-        if head is None:
-            continue
-        pin = (pins or {}).get(table) or Pin.at(head)
-        position = own.positions.get(table)
-        after = position.record_offset if position else None
-        waiting = pin.offset is not None and (after is None or pin.offset > after)
-        blocks = context.control.index.slices(table, after=after, upto=pin.offset) if waiting else []
-        pending.append(Pending(pin, position, tuple(blocks)))
-    return tuple(pending)
-
-
 def _can_be_computed(spec: StepSpec, failed: FailedKey) -> bool:
     """Whether a failed key is one of today's: the transform keys may have been others when it failed."""
     return set(columns_of(failed.key)) <= set(spec.shape.keys)
@@ -206,13 +158,6 @@ def _unfinished(checkpoint: Checkpoint | None, spec: StepSpec, positions: Mappin
     return OpenPass(found.mode, replace(found.mark, upto=None))
 
 
-def plan_table_at(context: TableContext, head: TableHead | None, table: str) -> Planned:
-    """A table's state at a head that is known already."""
-    if head is None:
-        return Planned(table, context.files(table), None, None)
-    return plan_table(context, table, head)
-
-
 def _rows(context: TableContext, spec: StepSpec, pending: Sequence[Pending]) -> int:
     """About how many rows the inputs have: what was folded, and what lies after it."""
     waiting = sum(entry.records for entry in pending)
@@ -225,69 +170,6 @@ def _rows(context: TableContext, spec: StepSpec, pending: Sequence[Pending]) -> 
 
 
 # --- the definition ---------------------------------------------------------------------------------------------------
-
-
-def older_definition(
-    context: TableContext,
-    maker: Maker,
-    heads: Mapping[str, TableHead],
-    tables: Sequence[TableSource] | None = None,
-) -> Definition | None:
-    """The definition that an output was made by, if rows made by it are not as good as those of today's.
-
-    Looks at all tables that are written, or only at those that matter.
-    """
-    refuse_written_by_hand(maker, heads)
-    for output in maker.written if tables is None else tables:
-        head = heads.get(output.name)
-        if head is None:
-            continue
-        event = context.files(output.name).block(head.transform_block).event if head.transform_block else None
-        older = from_chain(event) if isinstance(event, SetTransform) else None
-        if older is None or not maker.definition.agrees_with(older):
-            return older or maker.definition
-        if isinstance(event, SetTransform) and _inputs_replaced(event, heads):
-            return older
-    return None
-
-
-def has_made_rows(maker: Maker, heads: Mapping[str, TableHead]) -> bool:
-    """Whether an output of a step has ever had a row."""
-    found = [heads.get(output.name) for output in maker.outputs]
-    return any(head is not None and head.last_offset is not None for head in found)
-
-
-def refuse_older_program(maker: Maker, pins: Iterable[Pin], heads: Mapping[str, TableHead]) -> None:
-    """Refuse a step that was declared before one of its tables grew: the changes in a new column would be lost.
-
-    An input counts as it stood at its pin. It may grow at any time after that, but nothing later is read.
-    """
-    tables = [(maker.sources[pin.table], pin.schema_block) for pin in pins]
-    tables += [(output, heads[output.name].schema_block) for output in maker.written if output.name in heads]
-    for source, block in tables:
-        event = source.context.files(source.name).block(block).event if block else None
-        try:
-            refuse_old_schema(source.name, event.schema if isinstance(event, SetDataSchema) else None, source.schema)
-        except SchemaChangeRefused as refusal:
-            raise older_program(maker.name, refusal) from None
-
-
-def refuse_written_by_hand(maker: Maker, heads: Mapping[str, TableHead]) -> None:
-    """Refuse a step on a table that rows were written to by hand."""
-    for output in maker.written:
-        head = heads.get(output.name)
-        if head is not None and head.kind == DatasetKind.ROOT.name.lower():
-            raise InvalidStep(
-                f"step '{maker.name}' is to write table '{output.name}', which has a chain of rows written by hand. "
-                "Nothing was run.",
-                hint="write to another table; a table is derived from its first commit on, or never.",
-            )
-
-
-def _inputs_replaced(event: SetTransform, heads: Mapping[str, TableHead]) -> bool:
-    """Whether an input's chain is another one than it was: its table was made anew."""
-    known = {entry.alias: entry.dataset_ref for entry in event.inputs if entry.alias}
-    return any(table in heads and heads[table].dataset_id != dataset_id for table, dataset_id in known.items())
 
 
 def decide(situation: Situation, policy: OnChange) -> bool:
@@ -315,16 +197,6 @@ def adopted(context: TableContext, situation: Situation) -> Situation:
         return situation
     context.control.offsets.adopt(situation.own.adoption)
     return replace(situation, own=replace(situation.own, adoption=None))
-
-
-def definition_changed(step: str, older: Definition, newer: Definition) -> DefinitionChanged:
-    """The error that shows what changed and names the choices."""
-    return DefinitionChanged(
-        f"the definition of step '{step}' is not the one that its rows were made by. Nothing was run.\n"
-        f"{difference(older, newer)}\n",
-        hint='say what becomes of the rows that stand: on_change="keep" leaves them, on_change="recompute" computes '
-        f"all keys anew (`seamark run {step} --on-change keep|recompute`).",
-    )
 
 
 def watermark_to_come(context: TableContext, situation: Situation) -> bool:

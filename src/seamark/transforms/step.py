@@ -11,39 +11,27 @@ import pyarrow as pa
 
 from seamark.control import FailedKey, TableHead
 from seamark.ledger.verify import VerifyReport
+from seamark.steps.rows.changed_rows import changed_keys_of
+from seamark.steps.rows.changelist import ChangeList, KeyFrames, Recipe, is_known_empty, not_read
+from seamark.steps.running.attempt import Attempt, attempt
+from seamark.steps.running.begin import Makers, all_tables, ready_tables
+from seamark.steps.running.failures import failure_frame
+from seamark.steps.running.observe import OnBatch, silent
+from seamark.steps.running.report import StepPlan, StepReport
+from seamark.steps.running.run_config import RunConfig
+from seamark.steps.standing.known import Known, has_made_rows, older_definition, refuse_older_program
 from seamark.tables.context import TableContext
-from seamark.tables.read.rows import TableSource, read_changes
 from seamark.tables.schema.growth import grow_declared
 from seamark.tables.write.publish import begun_heads
-from seamark.transforms.attempt import Attempt, attempt
-from seamark.transforms.begin import Makers, all_tables, ready_tables
-from seamark.transforms.changelist import ChangeList, KeyFrames, Recipe, is_known_empty, not_read
-from seamark.transforms.declare import RunConfig
-from seamark.transforms.failures import failure_frame
-from seamark.transforms.fetch import read_interval
-from seamark.transforms.given import changed_rows, failed_among, given_scope, key_rows
-from seamark.transforms.keys import distinct
-from seamark.transforms.pandas_worker import to_pandas
+from seamark.transforms.declare.spec import StepSpec
+from seamark.transforms.keys.handed_in import changed_rows, failed_among, given_scope, key_rows
+from seamark.transforms.keys.select import no_keys
+from seamark.transforms.keys.strategies import by_changes, by_columns, covers_pins, scope_of, through_all_keys
 from seamark.transforms.partial import by_processed_keys, changed_idx, changed_idx_count, part_of_changes
 from seamark.transforms.planning import plan_step
 from seamark.transforms.replay import replay_tables
-from seamark.transforms.report import StepPlan, StepReport
-from seamark.transforms.run import OnBatch, StepRun, Work, silent
-from seamark.transforms.scope import no_keys
-from seamark.transforms.situation import (
-    Known,
-    Situation,
-    adopted,
-    decide,
-    decided,
-    has_made_rows,
-    look,
-    older_definition,
-    refuse_older_program,
-    watermark_to_come,
-)
-from seamark.transforms.spec import StepSpec
-from seamark.transforms.ways import by_changes, by_columns, covers_pins, scope_of, through_all_keys
+from seamark.transforms.run import StepRun, Work
+from seamark.transforms.situation import Situation, adopted, decide, decided, look, watermark_to_come
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -283,17 +271,3 @@ class Step:
                 frames[output.name] = changed_keys_of(output, *run.added[output.name])
         offsets = {(self.name, table): moment for table, moment in run.offsets.items()}
         report.changes = report.changes.extend(ChangeList(KeyFrames(frames), offsets))
-
-
-def changed_keys_of(output: TableSource, after: int | None, upto: int | None) -> Recipe:
-    """The keys of an output that its records after one and up to another are about, found when somebody looks."""
-
-    def make() -> Any:
-        key = list(output.schema.key)
-        blocks = output.context.control.index.slices(output.name, after=after, upto=upto)
-        found = read_interval(output, blocks, key)
-        if hasattr(found, "rows"):
-            return to_pandas(distinct(found.rows.select(key)))
-        return read_changes(output, after=after, upto=upto).select(*key).distinct()
-
-    return Recipe(make)

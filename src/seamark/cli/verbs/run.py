@@ -121,7 +121,7 @@ def _wanted(steps: Sequence[Step | Diff], filters: Sequence[str]) -> dict[str, A
     """The filters' values in the types of the keys; each step must have the columns, or nothing is run."""
     from seamark.diffs.diff import Diff
     from seamark.facts.values import named_values
-    from seamark.transforms.declare import RunConfig
+    from seamark.steps.running.run_config import RunConfig
 
     wanted: dict[str, Any] = {}
     for step in steps if filters else []:

@@ -23,6 +23,7 @@ from seamark.ledger import (
 from seamark.ledger.multiformats import is_dataset_id, normal_dataset_id, normal_hash
 from seamark.ledger.objects import ChainFiles
 from seamark.ledger.verify.files import look
+from seamark.tables.kinds import kind_of
 
 MOST_CHECKPOINT_BYTES = 32 << 20  # JSON needs twenty times as much memory as it has bytes
 
@@ -51,15 +52,15 @@ class MadeFrom(NamedTuple):
 class Era:
     """The blocks that one definition of a step made: its name, what it fills, its inputs by alias, and the commits.
 
-    The commits are in order, the oldest first; `outputs` is written as the control database has it. A diff (`folds`)
-    adds what it reads to what stands, so that its positions are never taken back.
+    The commits are in order, the oldest first; `outputs` is written as the control database has it. One that
+    `takes_once` adds what it reads to what stands, so that its positions are never taken back.
     """
 
     step: str | None
     outputs: str
     inputs: Mapping[str, str]
     made: tuple[MadeFrom, ...]
-    folds: bool = False
+    takes_once: bool = False
 
 
 @dataclass(frozen=True)
@@ -138,8 +139,8 @@ class _Reading:
         for event, made in self._eras:
             if event is not None:
                 step = step_of(event)
-                folds = step is not None and is_diff(event, step)
-                yield Era(step, outputs_of(event), _inputs_of(event), tuple(made), folds)
+                takes_once = step is not None and takes_once_as(event, step)
+                yield Era(step, outputs_of(event), _inputs_of(event), tuple(made), takes_once)
 
 
 def step_of(event: MetadataEvent) -> str | None:
@@ -150,17 +151,17 @@ def step_of(event: MetadataEvent) -> str | None:
 
 
 def outputs_of(event: MetadataEvent) -> str:
-    """The outputs whose positions a definition is about: of a diff that is its state, whatever else it writes."""
+    """The outputs whose positions a definition is about."""
     try:
         facts = _definition_of(event)
-        return outputs_key([f"{step_of(event)}_state"] if facts["kind"] == "diff" else facts["outputs"])
+        return outputs_key(kind_of(facts["kind"]).fills(str(step_of(event)), facts["outputs"]))
     except (KeyError, TypeError):  # somebody else's definition
         return UNKNOWN_OUTPUTS
 
 
-def is_diff(event: MetadataEvent, name: str) -> bool:
-    """Whether a SetTransform holds the definition of the diff of this name."""
-    return step_of(event) == name and _definition_of(event).get("kind") == "diff"
+def takes_once_as(event: MetadataEvent, name: str) -> bool:
+    """Whether a SetTransform defines the step of this name as one that takes in each record exactly once."""
+    return step_of(event) == name and kind_of(_definition_of(event).get("kind")).takes_once
 
 
 def _definition_of(event: MetadataEvent) -> dict[str, Any]:

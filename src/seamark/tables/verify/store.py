@@ -181,7 +181,7 @@ def _verify_together(work: Verification) -> None:
         return [row for row in rows if work.is_whole or row["transformation_id"] in outputs]
 
     positions = {pair: at for pair, at in positions_of(every).items() if pair[0] in outputs}
-    folding = {era.step for facts in work.derived for era in facts.eras if era.step is not None and era.folds}
+    folding = {era.step for facts in work.derived for era in facts.eras if era.step is not None and era.takes_once}
     work.look("", lambda: check_positions(positions, ours(snapshot.positions), outputs, folding))
     failures = failures_of(every)
     lost = {entry.step for entry in failures.lost}

@@ -1,0 +1,1 @@
+"""What records of the logs make of visits: nothing but Spark expressions."""

@@ -1,0 +1,1 @@
+"""Declaring diffs: what a person writes, checked and resolved against the tables of a store."""

@@ -1,0 +1,170 @@
+"""One run of a step, whatever the step does: its lease, its files, and its row in the record of runs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from seamark.control import Control, Lease, LiveRun, RunRecord, outputs_of_lease, step_lease_name
+from seamark.control.leases import this_process
+from seamark.errors import (
+    AlreadyRunning,
+    CommitConflict,
+    LeaseHeld,
+    PositionConflict,
+    SeamarkError,
+    StagedFilesGone,
+)
+from seamark.spark.starting import seconds_spent
+from seamark.steps.running.blame import interruptions_named
+from seamark.steps.running.commit import Maker
+from seamark.steps.running.observe import begin_observers
+from seamark.steps.running.report import StepReport
+from seamark.steps.standing.diagnosis import STOPPED
+from seamark.steps.standing.pins import Pin
+from seamark.tables.context import TableContext
+from seamark.tables.write.publish import Writing, writing
+from seamark.texts import record_of
+
+log = logging.getLogger("seamark.run")
+
+# How often a run plans again when others committed first; a lease keeps a second run of the step away, so it is rare.
+MOST_CONFLICTS = 5
+
+
+@dataclass
+class Attempt:
+    """A run under way: the lease that it holds, where it writes, when it began, and how far it reads."""
+
+    lease: Lease
+    files: Writing
+    report: StepReport
+    started: float
+    spark_before: float  # what starting Spark had taken by then: a run's time does not hold it
+    pins: Mapping[str, Pin] = field(default_factory=dict)
+    is_listed: bool = False  # among the runs at work
+
+    def read_upto(self, context: TableContext, pins: Mapping[str, Pin]) -> None:
+        """Pin the inputs. The run is listed as at work from here on, so that nobody takes away what it reads."""
+        offsets = {table: pin.offset for table, pin in pins.items()}
+        if self.is_listed:
+            context.control.live.move_pins(self.files.run_id, offsets)
+        else:
+            begun = LiveRun(
+                self.files.run_id, self.report.step, self.lease, self.report.mode, self.started, pins=offsets
+            )
+            context.control.live.begin(begun)
+        self.pins, self.is_listed = pins, True
+
+    def at_batch(self, context: TableContext, mode: str, number: int, *, batches_left: int) -> None:
+        """Say which batch is at work, for people who look on."""
+        context.control.live.at_batch(self.files.run_id, number, number + batches_left, mode)
+        for observe in begin_observers:
+            observe(self.report, number, number + batches_left)
+
+    def record(self, context: TableContext, *, mode: str, rows_in: int, rows_out: int) -> RunRecord:
+        """The run's row after a commit."""
+        return RunRecord(
+            run_id=self.files.run_id,
+            step=self.report.step,
+            mode=mode,
+            started=self.started + seconds_spent() - self.spark_before,
+            ended=context.clock.now().timestamp(),
+            pins=json.dumps({table: pin.offset for table, pin in self.pins.items()}) if self.pins else None,
+            rows_in=rows_in,
+            rows_out=rows_out,
+            outputs=outputs_of_lease(self.lease.name),
+        )
+
+
+def attempt(
+    context: TableContext, maker: Maker, report: StepReport, wait: float, work: Callable[[Attempt], None]
+) -> StepReport:
+    """Do some work under a step's lease; planned again if others commit first; recorded also when it fails."""
+    begun, started, spark_before = time.monotonic(), context.clock.now().timestamp(), seconds_spent()
+    with _leased(context, maker, wait) as lease, writing(context) as files:
+        run = Attempt(lease, files, report, started, seconds_spent())
+        try:
+            _until_it_is_first(run, work)
+        except BaseException as error:
+            _record_failure(context, run, error)
+            raise
+        finally:
+            if run.is_listed:
+                context.control.live.end(files.run_id)
+    report.seconds = time.monotonic() - begun - (seconds_spent() - spark_before)
+    if report.batches == 0:
+        report.mode = "settled"
+    return report
+
+
+def _until_it_is_first(run: Attempt, work: Callable[[Attempt], None]) -> None:
+    for number in range(1, MOST_CONFLICTS + 1):
+        try:
+            _do(run, work)
+            return
+        except (CommitConflict, PositionConflict, StagedFilesGone) as error:
+            if number == MOST_CONFLICTS:
+                raise
+            if isinstance(error, StagedFilesGone):
+                run.files.begin_anew()
+            log.info("step '%s' plans again: %s", run.report.step, error.message)
+
+
+def _do(run: Attempt, work: Callable[[Attempt], None]) -> None:
+    """Do some work; what fails because the run's own files were collected fails as `StagedFilesGone`."""
+    with interruptions_named(run.report.step):
+        try:
+            work(run)
+        except Exception as error:
+            run.files.blame_collection(error)
+            raise
+
+
+def _stopped_by(error: BaseException) -> str:
+    return str(error) or ("stopped by Ctrl-C" if type(error) is KeyboardInterrupt else type(error).__name__)
+
+
+def give_back_runs(control: Control) -> None:
+    """Put the runs of this process on record as stopped and give back its leases, for a process that is about to end.
+
+    A commit that is under way meanwhile is refused, or stands as a whole.
+    """
+    now = control.clock.now().timestamp()
+    for live in control.live.all():
+        if live.lease.holder == this_process():
+            control.live.stop(live.run_id, STOPPED, "stopped in the middle of a call that could not be broken off", now)
+    control.leases.release_all()
+
+
+@contextmanager
+def _leased(context: TableContext, maker: Maker, wait: float) -> Iterator[Lease]:
+    name, leases = step_lease_name(maker.name, maker.outputs_key), context.control.leases
+    try:
+        with leases.held(name, wait=wait) as lease:
+            yield lease
+    except LeaseHeld as error:
+        if error.lease != name:
+            raise
+        raise AlreadyRunning(
+            f"step '{maker.name}' is already running: {leases.holder(name) or 'somebody'} holds its lease, and kept "
+            f"it for longer than {wait:g} s. Nothing was changed.",
+            hint="wait for the other run to end; after a crash its lease runs out by itself.",
+        ) from None
+
+
+def _record_failure(context: TableContext, run: Attempt, error: BaseException) -> None:
+    report = run.report
+    done = run.record(context, mode=report.mode, rows_in=report.rows_in, rows_out=report.rows_out)
+    if isinstance(error, Exception):
+        record = replace(done, outcome="failed", error=record_of(error))
+    else:  # Ctrl-C, a signal, or a program that ends: nothing is wrong with the step
+        record = replace(done, outcome=STOPPED, error=_stopped_by(error))
+    try:
+        context.control.record_run(record)
+    except SeamarkError as trouble:  # what stopped the run is raised all the same, and may well be the same trouble
+        log.warning("the failed run of step '%s' could not be recorded: %s", report.step, trouble)

@@ -1,0 +1,58 @@
+"""Beginning the chains of inputs that nobody has written to: a commit names its inputs by their ids, empty or not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from seamark.clock import commit_time
+from seamark.control import TableHead
+from seamark.ledger import DatasetKind
+from seamark.ledger.chain import ChainDraft
+from seamark.steps.running.commit import Maker
+from seamark.steps.standing.known import Known
+from seamark.tables.context import TableContext
+from seamark.tables.read.rows import TableSource
+from seamark.tables.schema.growth import grow_declared
+from seamark.tables.write.publish import Planned, Writing, begin_chain, begun_heads, declare_schema
+
+Makers = Mapping[str, Maker]
+"""The step that writes each derived table."""
+
+
+def ready_tables(context: TableContext, run: Writing, maker: Maker, makers: Makers, known: Known) -> Known:
+    """What is known once a step's tables are ready for a run of it.
+
+    Columns that the program adds to them are committed. An input that nobody has written to gets a chain without
+    records, so that it can be read as empty; it becomes true with the run's next commit, so that a run that is refused,
+    or fails, leaves no table behind.
+    """
+    if grow_declared(all_tables(maker), known.heads):
+        known = Known.of(context)
+    run.begins.clear()  # those of an earlier attempt of the run, which planned on other heads
+    heads = dict(known.heads)
+    for source in maker.sources.values():
+        _begin(context, run, source, makers, heads)
+    return replace(known, heads=heads) if run.begins else known
+
+
+def all_tables(maker: Maker) -> list[TableSource]:
+    """The tables that a step reads or writes."""
+    return [*maker.sources.values(), *maker.written]
+
+
+def _begin(
+    context: TableContext, run: Writing, source: TableSource, makers: Makers, heads: dict[str, TableHead]
+) -> None:
+    if source.name in heads:
+        return
+    maker = makers.get(source.name)
+    for behind in maker.sources.values() if maker is not None else ():
+        _begin(context, run, behind, makers, heads)
+    draft = ChainDraft(None, commit_time(context.clock, None))
+    begin_chain(draft, DatasetKind.ROOT if maker is None else DatasetKind.DERIVATIVE)
+    if maker is not None:
+        draft.add(maker.definition.set_transform({table: heads[table].dataset_id for table in maker.sources}))
+    declare_schema(draft, source.schema)
+    run.begins.append((Planned(source.name, context.files(source.name), None, None), draft))
+    heads.update(begun_heads(run))

@@ -1,0 +1,378 @@
+"""From computed rows to a commit: compare with the rows that stand, stage, draft the blocks, publish."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import reduce
+from typing import Protocol
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from seamark import faults
+from seamark.clock import commit_time
+from seamark.control import Position, RunRecord, TableHead
+from seamark.errors import ChainRuleBroken, SchemaChangeRefused, SeamarkError, TableError
+from seamark.ledger import AddData, ChainState, DatasetKind, ExecuteTransform, ExecuteTransformInput, Op
+from seamark.ledger.chain import ChainDraft
+from seamark.spark.frames import empty_frame, spark_frame
+from seamark.steps.definition.definition import Definition, is_same
+from seamark.steps.past.checkpoint import Checkpoint, ReadAt, decode
+from seamark.steps.rows.fetch import OFFSET, read_for
+from seamark.steps.rows.keys import comparable
+from seamark.steps.rows.scope import KeyValues, Scope
+from seamark.steps.standing.pins import Pin
+from seamark.tables.context import TableContext
+from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
+from seamark.tables.read.rows import TableSource, all_of
+from seamark.tables.schema.table_schema import refuse_old_schema
+from seamark.tables.small import fits_on_driver
+from seamark.tables.write import compare, compare_local
+from seamark.tables.write.change import Change, FrameChange, LocalChange, NoRecords, appended_rows, stage_change
+from seamark.tables.write.publish import (
+    Planned,
+    Progress,
+    Writing,
+    begin_chain,
+    begun_heads,
+    data_slice,
+    declare_schema,
+    later,
+    plan_table,
+    publish,
+)
+from seamark.tables.write.slices import OpCounts
+from seamark.tables.write.stage import StagedChange, Target
+
+MakeChange = Callable[[int | None], Change]
+"""From the last record of an output, or None while it is empty, to the records that follow it."""
+
+
+class Maker(Protocol):
+    """Whatever makes tables from tables: a step as its commits see it."""
+
+    @property
+    def name(self) -> str:
+        """The step's name."""
+        ...
+
+    @property
+    def definition(self) -> Definition:
+        """What its rows are made by."""
+        ...
+
+    @property
+    def sources(self) -> Mapping[str, TableSource]:
+        """The tables that it reads, each once, by name."""
+        ...
+
+    @property
+    def outputs(self) -> tuple[TableSource, ...]:
+        """The tables that it is there for."""
+        ...
+
+    @property
+    def written(self) -> tuple[TableSource, ...]:
+        """All tables that a commit of it writes, the outputs first."""
+        ...
+
+    @property
+    def may_have_written(self) -> tuple[TableSource, ...]:
+        """The same with the tables that earlier commits may have written."""
+        ...
+
+    @property
+    def filled(self) -> tuple[str, ...]:
+        """The tables that its positions and failed keys are about, by name."""
+        ...
+
+    @property
+    def outputs_key(self) -> str:
+        """The outputs that its positions and failed keys are about, as the control database names them."""
+        ...
+
+    def explain(self, output: TableSource, error: TableError) -> SeamarkError:
+        """The error as a person should meet it, when what was computed does not fit an output."""
+        ...
+
+
+@dataclass(frozen=True)
+class Covered:
+    """How far an input is incorporated after a commit."""
+
+    table: str
+    dataset_id: str
+    block_hash: str
+    sequence: int
+    offset: int | None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one commit makes true: changes of the maker's `written`, and how far inputs are incorporated after it."""
+
+    changes: tuple[MakeChange, ...]
+    checkpoint: Checkpoint
+    covered: tuple[Covered, ...] = ()
+    watermark: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Committed:
+    """What a commit did: counts over all outputs, and the records it added to each, as (after, upto]."""
+
+    counts: OpCounts
+    added: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
+
+
+# --- what changes -----------------------------------------------------------------------------------------------------
+
+
+def change_of(
+    output: TableSource, rows: Sequence[CheckedFrame], scope: Scope, left_alone: pa.Table | None, last: int | None
+) -> Change:
+    """The records that lead from the rows of a scope that stood after the record `last` to the rows that are wanted.
+
+    Keys that are `left_alone` have failed: the rows that they have stay as they are.
+    """
+    local = [piece.rows for piece in rows if isinstance(piece, LocalFrame)]
+    sizes = sum(piece.num_rows for piece in local), sum(piece.nbytes for piece in local)
+    few = len(local) == len(rows) and fits_on_driver(*sizes)
+    if isinstance(scope, KeyValues) and scope.columns and scope.values.num_rows == 0:
+        return NoRecords()
+    if last is None:
+        if not few:
+            # A doubled key is seen when it is written.
+            return FrameChange(compare.appended(output.schema, _union(output, rows)))
+        return LocalChange(appended_rows(_concat(output, local))) if sum(p.num_rows for p in local) else NoRecords()
+    standing = read_for(output, scope, last)
+    if few and isinstance(standing, LocalFrame):
+        known = compare_local.StandingRows.of(output.schema, _as_versions(_without_local(standing.rows, left_alone)))
+        return LocalChange(compare_local.replaced(output.schema, _concat(output, local), known))
+    session = output.context.session()
+    frame = standing.frame if isinstance(standing, SparkFrame) else spark_frame(session, standing.rows)
+    frame = _without(output, frame.drop(OFFSET), left_alone)
+    new = compare.refuse_doubled(output.schema, _union(output, rows))
+    return FrameChange(compare.replaced(output.schema, new, frame))
+
+
+def _concat(output: TableSource, pieces: Sequence[pa.Table]) -> pa.Table:
+    return pa.concat_tables([piece.cast(output.schema.arrow) for piece in pieces]) if pieces else _empty(output)
+
+
+def _empty(output: TableSource) -> pa.Table:
+    return output.schema.arrow.empty_table()
+
+
+def _union(output: TableSource, pieces: Sequence[CheckedFrame]) -> DataFrame:
+    session = output.context.session()
+    frames = [
+        piece.frame if isinstance(piece, SparkFrame) else spark_frame(session, piece.rows, output.schema.spark())
+        for piece in pieces
+    ] or [empty_frame(session, output.schema.spark())]
+    return reduce(DataFrame.unionByName, frames)
+
+
+def _as_versions(rows: pa.Table) -> pa.Table:
+    ops = pa.repeat(pa.scalar(int(Op.APPEND), pa.int32()), rows.num_rows)
+    renamed = rows.rename_columns(["offset" if name == OFFSET else name for name in rows.column_names])
+    return renamed.append_column("op", ops)
+
+
+def _without_local(rows: pa.Table, left_alone: pa.Table | None) -> pa.Table:
+    if left_alone is None or left_alone.num_rows == 0 or not left_alone.column_names:
+        return rows
+    gone = set(comparable(left_alone))
+    mine = comparable(rows.select(left_alone.column_names))
+    return rows.filter(pa.array([key not in gone for key in mine], pa.bool_()))
+
+
+def _without(output: TableSource, rows: DataFrame, left_alone: pa.Table | None) -> DataFrame:
+    if left_alone is None or left_alone.num_rows == 0 or not left_alone.column_names:
+        return rows
+    names = left_alone.column_names
+    keys = spark_frame(output.context.session(), left_alone.rename_columns([f"its {name}" for name in names]))
+    same = [rows[quoted(name)].eqNullSafe(keys[quoted(f"its {name}")]) for name in names]
+    return rows.join(F.broadcast(keys), all_of(same), "left_anti")
+
+
+# --- the commit -------------------------------------------------------------------------------------------------------
+
+
+class Committer:
+    """Commits the batches of one run of a step."""
+
+    def __init__(self, context: TableContext, maker: Maker, run: Writing) -> None:
+        self._context = context
+        self._maker = maker
+        self._run = run
+
+    def commit(self, batch: Batch, record: Callable[[OpCounts], RunRecord], progress: Progress) -> Committed:
+        """Make a batch true, all of it or nothing; `CommitConflict` if somebody else wrote an output meanwhile."""
+        maker, context = self._maker, self._context
+        planned = [plan_table(context, output.name) for output in maker.written]
+        moment = self._moment([entry.head for entry in planned])
+        staged: list[StagedChange] = []
+        for output, plan, make in zip(maker.written, planned, batch.changes, strict=True):
+            if plan.state is not None:
+                _refuse_older_read(plan, batch.checkpoint.read)
+                self._refuse_older_schema(output, plan.state)
+            staged.append(self._stage(output, plan, make, moment))
+        drafts = []
+        for output, plan, change in zip(maker.written, planned, staged, strict=True):
+            self._run.adopt_slices(plan.files, change.slices)
+            draft = self._draft(output, plan, change, batch)
+            if draft.blocks:
+                drafts.append((plan, draft))
+        faults.reached("slices-staged")
+        counts = sum((change.counts for change in staged[: len(maker.outputs)]), OpCounts())
+        progress = replace(progress, outputs=maker.outputs_key)
+        publish(context, self._run, record(counts), drafts, counts=counts, progress=progress)
+        added = {plan.table: (plan.last_offset, draft.state.last_offset) for plan, draft in drafts if draft.state}
+        return Committed(counts, added)
+
+    def _refuse_older_schema(self, output: TableSource, state: ChainState) -> None:
+        """Refuse an output that grew while the batch was computed; one that grows from now on makes a conflict."""
+        try:
+            refuse_old_schema(output.name, state.schema, output.schema)
+        except SchemaChangeRefused as refusal:
+            raise older_program(self._maker.name, refusal) from None
+
+    def _moment(self, heads: Sequence[TableHead | None]) -> _Moment:
+        return _Moment(self._context, max((head.system_time for head in heads if head), default=None))
+
+    def _stage(self, output: TableSource, plan: Planned, make: MakeChange, moment: _Moment) -> StagedChange:
+        target = Target(
+            table=output.name,
+            schema=output.schema,
+            folder=self._run.folder_of(output.name),
+            first_offset=plan.next_offset,
+            commit_time=moment,
+            cut=self._context.cut,
+        )
+        try:
+            return stage_change(output, target, make(plan.last_offset))
+        except TableError as error:
+            if type(error).__name__ == "ComputeFailed":
+                raise
+            raise self._maker.explain(output, error) from error
+
+    def _draft(self, output: TableSource, plan: Planned, change: StagedChange, batch: Batch) -> ChainDraft:
+        draft = ChainDraft(plan.state, change.system_time)
+        begin_chain(draft, DatasetKind.DERIVATIVE)
+        self._define(draft)
+        declare_schema(draft, output.schema)
+        pieces = change.slices or (None,)
+        for number, piece in enumerate(pieces, start=1):
+            state = draft.state
+            assert state is not None
+            covered = {entry.dataset_id: entry for entry in batch.covered} if number == 1 else {}
+            part = batch.checkpoint.as_part(number, len(pieces))
+            event = ExecuteTransform(
+                query_inputs=tuple(self._interval(draft, table, covered) for table in self._maker.sources),
+                prev_checkpoint=state.checkpoint,
+                prev_offset=state.last_offset,
+                new_data=data_slice(piece) if piece else None,
+                new_checkpoint=self._run.put_checkpoint(plan.files, part.encode()),
+                new_watermark=later(state.watermark, batch.watermark),
+            )
+            if not _repeats(state, event):
+                draft.add(event)
+        return draft
+
+    def _define(self, draft: ChainDraft) -> None:
+        """Add a SetTransform, if the chain does not have this definition yet."""
+        heads = {**self._context.control.index.heads(), **begun_heads(self._run)}
+        ids = {table: heads[table].dataset_id for table in self._maker.sources}
+        standing = draft.state.transform if draft.state else None
+        if standing is None or not is_same(standing, self._maker.definition, ids):
+            draft.add(self._maker.definition.set_transform(ids))
+
+    def _interval(self, draft: ChainDraft, table: str, covered: Mapping[str, Covered]) -> ExecuteTransformInput:
+        """How an input goes on from where the chain has it: forward, or not at all."""
+        assert draft.state is not None
+        assert draft.state.transform is not None
+        dataset_id = next(i.dataset_ref for i in draft.state.transform.inputs if i.alias == table)
+        carried, entry = draft.state.input(dataset_id), covered.get(dataset_id)
+        stays = ExecuteTransformInput(dataset_id, carried.block_hash, None, carried.offset, None)
+        if entry is None or entry.block_hash == carried.block_hash:
+            return stays
+        if carried.block_hash is not None:
+            known = self._context.control.index.block_at(table, carried.block_hash)
+            if known is not None and known.sequence >= entry.sequence:
+                return stays
+        moved = entry.offset is not None and (carried.offset is None or entry.offset > carried.offset)
+        new_offset = entry.offset if moved else None
+        return ExecuteTransformInput(dataset_id, carried.block_hash, entry.block_hash, carried.offset, new_offset)
+
+
+def _repeats(state: ChainState, event: ExecuteTransform) -> bool:
+    """Whether an event says only what the chain says already: keys computed anew at the same pins, with equal rows."""
+    checkpoint = event.new_checkpoint.physical_hash if event.new_checkpoint else None
+    moves = event.new_data is not None or any(entry.new_block_hash is not None for entry in event.query_inputs)
+    return not moves and checkpoint == state.checkpoint and event.new_watermark == state.watermark
+
+
+class _Moment:
+    """The time of a commit: asked for as late as can be, and then the same for all outputs."""
+
+    def __init__(self, context: TableContext, previous: datetime | None) -> None:
+        self._context = context
+        self._previous = previous
+        self._told: datetime | None = None
+
+    def __call__(self) -> datetime:
+        if self._told is None:
+            self._told = commit_time(self._context.clock, self._previous)
+        return self._told
+
+
+def older_program(step: str, refusal: SchemaChangeRefused) -> SchemaChangeRefused:
+    """The refusal of a schema as one that names the step, which stays where it is."""
+    return SchemaChangeRefused(f"step '{step}' was declared before a table of it grew: {refusal.message}", refusal.hint)
+
+
+def _refuse_older_read(plan: Planned, read: Mapping[str, ReadAt]) -> None:
+    """Refuse a commit that read an input at an older position than the table's last commit did."""
+    checkpoint = last_checkpoint(plan)
+    for table, at in (checkpoint.read if checkpoint else {}).items():
+        if table in read and read[table].sequence < at.sequence:
+            rule = f"position at which input '{table}' was read"
+            expected = f"block {at.sequence} or later"
+            raise ChainRuleBroken(rule, expected=expected, found=f"block {read[table].sequence}", table=plan.table)
+
+
+def last_checkpoint(plan: Planned) -> Checkpoint | None:
+    """How a derived table's last commit came about, or None before its first."""
+    if plan.state is None or plan.state.checkpoint is None:
+        return None
+    return decode(plan.files.checkpoints.read_intact(plan.state.checkpoint))
+
+
+def least_watermark(context: TableContext, pins: Iterable[Pin]) -> datetime | None:
+    """The least watermark of some tables at their pins; None while one of them has none."""
+    found = []
+    for pin in pins:
+        event = context.files(pin.table).block(pin.data_block).event if pin.data_block else None
+        mark = event.new_watermark if isinstance(event, AddData | ExecuteTransform) else None
+        if mark is None:
+            return None
+        found.append(mark)
+    return min(found, default=None)
+
+
+def position_at(context: TableContext, step: str, covered: Covered, generation: int) -> Position:
+    """The position of a step that has incorporated an input so far."""
+    newest = context.control.index.newest_before(covered.table, covered.sequence)
+    return Position(
+        step=step,
+        input_table=covered.table,
+        update_ts=newest.system_time.timestamp() if newest else None,
+        record_offset=covered.offset,
+        block_sequence=covered.sequence,
+        block_hash=covered.block_hash,
+        generation=generation,
+    )

@@ -1,0 +1,1 @@
+"""Where steps stand: how far they have read, what waits for them, and why. Nothing is computed or changed."""

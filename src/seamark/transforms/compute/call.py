@@ -1,0 +1,236 @@
+"""Calling a step's function: frames in, checked frames out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from seamark.errors import BadOutput, BadValue, DuplicateKey, FrameMismatch, NullKey, SeamarkError, TableError
+from seamark.spark.causes import SPARK_ERRORS, mark, raised_text
+from seamark.spark.frames import arrow_rows, spark_frame
+from seamark.steps.rows.fetch import OFFSET
+from seamark.steps.rows.keys import comparable
+from seamark.steps.rows.scope import AllKeys, KeyRange, KeyValues, Scope, filter_rows, held_rows, outside
+from seamark.steps.running.blame import KeyTrouble, blamed, without_outcome
+from seamark.tables.computed import computed
+from seamark.tables.context import TableContext
+from seamark.tables.frames import CheckedFrame, LocalFrame, OtherKinds, SparkFrame, check_returned_frame, quoted
+from seamark.tables.read.rows import TableSource, all_of
+from seamark.tables.schema.convert import IN_UTC
+from seamark.tables.write.change import appended_rows
+from seamark.tables.write.slices import doubled_among
+from seamark.tables.write.sorted_runs import Key
+from seamark.transforms.compute.gather import Gathered
+from seamark.transforms.compute.required import result_of_met
+from seamark.transforms.compute.returned import frames_returned, told_returned
+from seamark.transforms.declare.shape import Shape
+
+FOREIGN_KEY = mark("foreign key")
+
+
+@dataclass
+class Results:
+    """What a scope's computation gave: the rows of each output, and the keys that failed with their errors."""
+
+    outputs: list[list[CheckedFrame]]
+    failed: list[tuple[pa.Table, str]] = field(default_factory=list)
+    causes: list[BaseException] = field(default_factory=list)
+    further: int = 0  # failed keys beyond those, which are too many to be held
+
+    @staticmethod
+    def none(shape: Shape) -> Results:
+        """Nothing computed yet."""
+        return Results([[] for _ in shape.outputs])
+
+    def add(self, frames: Sequence[CheckedFrame]) -> None:
+        """Add the rows of one call."""
+        for pieces, frame in zip(self.outputs, frames, strict=True):
+            pieces.append(frame)
+
+
+def call(
+    shape: Shape, function: Callable[..., Any], gathered: Gathered, context: TableContext, stack: ExitStack
+) -> list[CheckedFrame]:
+    """One call of a Spark function: its outputs, computed, checked and at hand or in files until the stack unwinds.
+
+    `KeyTrouble` if the function fails on its rows, `BadOutput` if its outputs cannot take what it gave.
+    """
+    outputs = call_uncomputed(shape, function, gathered)
+    pairs = zip(shape.outputs, outputs, strict=True)
+    results = [_computed(shape, output, frame, gathered.scope, context, stack) for output, frame in pairs]
+    for output, rows in zip(shape.outputs, results, strict=True):
+        refuse_unknown_keys(gathered, output, rows)
+    return results
+
+
+def call_uncomputed(shape: Shape, function: Callable[..., Any], gathered: Gathered) -> list[CheckedFrame]:
+    """One call of a Spark function: its outputs with the right columns, yet to be computed."""
+    frames = [to_spark(source.source, frame) for source, frame in zip(shape.inputs, gathered.frames, strict=True)]
+    try:
+        answer = function(*frames)
+    except (AnalysisException, SeamarkError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        raise blamed(error) from error
+    pairs = zip(shape.outputs, as_outputs(shape, answer), strict=True)
+    checked = [(output, check_output(shape, output, frame)) for output, frame in pairs]
+    return [result_of_met(shape, gathered.frames, output, frame) for output, frame in checked]
+
+
+def to_spark(source: TableSource, rows: CheckedFrame) -> DataFrame:
+    """Rows as the function is given them: the table's columns and nothing else."""
+    if isinstance(rows, SparkFrame):
+        return rows.frame.drop(OFFSET)
+    plain = rows.rows.drop_columns([OFFSET]) if OFFSET in rows.rows.column_names else rows.rows
+    return spark_frame(source.context.session(), plain, source.schema.spark())
+
+
+def as_outputs(shape: Shape, answer: Any) -> list[Any]:
+    """What the function returned as one frame an output."""
+    given = frames_returned(answer, len(shape.outputs))
+    if given is None:
+        raise BadOutput(
+            f"step '{shape.step}' has {len(shape.outputs)} output(s) ({', '.join(o.name for o in shape.outputs)}), and "
+            f"its function returned {told_returned(answer)}. Nothing of this batch was written.",
+            hint="return one frame an output, in the order of outputs=[…].",
+        )
+    return given
+
+
+def check_output(shape: Shape, output: TableSource, frame: Any) -> CheckedFrame:
+    """The frame with the output's columns, or `BadOutput`."""
+    try:
+        return check_returned_frame(output.name, output.schema, frame, with_nulls=not shape.shares_all_keys)
+    except (BadValue, OtherKinds) as error:  # the keys of this value are to blame, as they are where Spark finds it
+        raise KeyTrouble(error) from None
+    except (FrameMismatch, NullKey, TableError) as error:
+        raise bad_output(shape, output, error) from None
+
+
+def bad_output(shape: Shape, output: TableSource, error: TableError) -> BadOutput:
+    """An error about a frame as one that names the step and the output."""
+    return BadOutput(
+        f"step '{shape.step}' gave what its output '{output.name}' cannot take: {without_outcome(error)} "
+        "Nothing of this batch was written.",
+        hint=error.hint,
+    )
+
+
+def _computed(
+    shape: Shape, output: TableSource, frame: CheckedFrame, scope: Scope, context: TableContext, stack: ExitStack
+) -> CheckedFrame:
+    arrow = pa.schema([pa.field(column.name, column.type) for column in output.schema.columns])
+    try:
+        rows = stack.enter_context(computed(context, frame, arrow))
+    except SPARK_ERRORS as error:
+        raise blamed(error) from error
+    if isinstance(rows, SparkFrame):
+        return check_scope(shape, output, rows, scope)
+    return LocalFrame(check_rows(shape, output, rows.rows, scope))
+
+
+def check_rows(shape: Shape, output: TableSource, rows: pa.Table, scope: Scope) -> pa.Table:
+    """Rows at hand, each of whose keys is whole, there once and of the scope; `BadOutput` otherwise."""
+    if not shape.shares_all_keys:
+        for name in output.schema.key:  # a row of an outer join that found no partner has no key: it is nobody's row
+            rows = rows.filter(rows.column(name).is_valid())
+    nulls = {name: rows.column(name).null_count for name in output.schema.required}
+    wrong = {name: count for name, count in nulls.items() if count}
+    if wrong:
+        listed = ", ".join(f"column '{name}' is NULL in {count} row(s)" for name, count in wrong.items())
+        hint = "key columns and columns declared NOT NULL need a value in every row."
+        raise bad_output(shape, output, NullKey(f"{listed}.", hint=hint))
+    mine = filter_rows(scope, rows)
+    if mine.num_rows < rows.num_rows and shape.shares_all_keys:
+        raise _foreign(shape, output, rows, scope)
+    doubled = doubled_among(output.schema, appended_rows(mine))
+    if doubled is not None:
+        shown = ", ".join(f"{name}={value}" for name, value in doubled.items())
+        raise bad_output(
+            shape, output, DuplicateKey(f"the key {shown} is there more than once.", hint="one row a key.")
+        )
+    return mine.cast(output.schema.arrow)
+
+
+def refuse_unknown_keys(gathered: Gathered, output: TableSource, rows: CheckedFrame) -> None:
+    """Refuse rows for keys that no input has, where all keys are gone through: any key would be of the scope.
+
+    Looked at where the rows are at hand; for large frames it would cost another join.
+    """
+    shape, columns = gathered.shape, list(gathered.shape.keys)
+    by_values = isinstance(gathered.scope, KeyValues)
+    if by_values or not columns or not shape.shares_all_keys or shape.looked_up or not isinstance(rows, LocalFrame):
+        return
+    known: set[Key] = set()
+    for source, frame in zip(shape.inputs, gathered.frames, strict=True):
+        if isinstance(frame, SparkFrame) and not source.is_reference:
+            return
+        if isinstance(frame, LocalFrame) and not source.is_reference:
+            known.update(comparable(frame.rows.select(columns)))
+    found = comparable(rows.rows.select(columns))
+    foreign = [place for place, key in enumerate(found) if key not in known]
+    if foreign:
+        key = {name: rows.rows.column(name)[foreign[0]].as_py() for name in output.schema.key}
+        raise _outside_error(shape, output, key, len(foreign))
+
+
+def _foreign(shape: Shape, output: TableSource, rows: pa.Table, scope: Scope) -> BadOutput:
+    holds = held_rows(scope, rows)
+    key = {name: rows.column(name)[holds.index(False)].as_py() for name in output.schema.key}
+    return _outside_error(shape, output, key, holds.count(False))
+
+
+def _outside_error(shape: Shape, output: TableSource, key: dict[str, Any], count: int | None) -> BadOutput:
+    shown = ", ".join(f"{name}={value}" for name, value in key.items())
+    many = "" if count is None else f" ({count} such row{'s' * (count != 1)})"
+    return BadOutput(
+        f"step '{shape.step}' gave its output '{output.name}' a row with key {shown}, which is not among the transform "
+        f"keys that it was called for{many}. Nothing of this batch was written.",
+        hint="a row's transform keys must come from the rows it was made of.",
+    )
+
+
+def check_scope(shape: Shape, output: TableSource, rows: SparkFrame, scope: Scope) -> SparkFrame:
+    """A large frame whose rows all belong to the scope; where inputs share only part of the keys, those that do."""
+    if not scope.columns:
+        return rows
+    if not shape.shares_all_keys:
+        return _with_whole_keys(output, rows, scope)
+    foreign = arrow_rows(outside(scope, rows.frame, output).limit(1))
+    if foreign.num_rows:
+        key = {name: foreign.column(name)[0].as_py() for name in output.schema.key}
+        raise _outside_error(shape, output, key, None)
+    return rows
+
+
+def asserted_scope(shape: Shape, output: TableSource, rows: CheckedFrame, scope: AllKeys | KeyRange) -> CheckedFrame:
+    """A frame yet to be computed, in which Spark itself refuses a row that does not belong to the scope."""
+    if isinstance(rows, LocalFrame):
+        return LocalFrame(check_rows(shape, output, rows.rows, scope))
+    if not shape.shares_all_keys:
+        return _with_whole_keys(output, rows, scope)
+    if isinstance(scope, AllKeys):
+        return rows
+    key = F.to_json(F.struct(*[F.col(quoted(name)) for name in output.schema.key]), IN_UTC)
+    refused = F.raise_error(F.concat(F.lit(FOREIGN_KEY), key)).cast("boolean")
+    return SparkFrame(rows.frame.where(F.when(scope.predicate(output), True).otherwise(refused)))
+
+
+def _with_whole_keys(output: TableSource, rows: SparkFrame, scope: Scope) -> SparkFrame:
+    """The rows of a scope; a row of an outer join that found no partner has no key: it is nobody's row."""
+    whole = all_of([F.col(quoted(name)).isNotNull() for name in output.schema.key])  # NaN is a value
+    return SparkFrame(scope.choice(output).of(rows.frame.where(whole)))
+
+
+def foreign_key_in(shape: Shape, error: BaseException) -> BadOutput | None:
+    """The error, if Spark refused a row that does not belong to the scope."""
+    found = raised_text(error, FOREIGN_KEY)
+    return None if found is None else _outside_error(shape, shape.outputs[0], json.loads(found), None)

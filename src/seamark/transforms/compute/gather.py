@@ -1,0 +1,214 @@
+"""The rows that a step's function is given for a scope: primary inputs by key, references by the values they name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+
+from seamark.ledger import Op
+from seamark.steps.rows.fetch import OFFSET, read_for
+from seamark.steps.rows.keys import comparable, distinct
+from seamark.steps.rows.scope import AllKeys, KeyValues, Scope, filter_rows
+from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
+from seamark.tables.read.rows import TableSource, all_of, read_images
+from seamark.tables.schema.table_schema import Column as TableColumn
+from seamark.tables.schema.table_schema import TableSchema
+from seamark.transforms.compute.required import as_spark, needed_inputs, only_met, with_partner
+from seamark.transforms.declare.shape import Input, Shape
+from seamark.transforms.keys.select import fitting, with_keys
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """The rows of each input, in order, with the hidden `_offset`."""
+
+    shape: Shape
+    scope: Scope
+    frames: tuple[CheckedFrame, ...]
+    read: Mapping[str, int | None]  # the record up to which each input was read
+    is_met: bool = True  # False if a required input has no row at all, so that no key is computed
+
+    @property
+    def are_local(self) -> bool:
+        """Whether all of them are at hand."""
+        return all(isinstance(frame, LocalFrame) for frame in self.frames)
+
+    @property
+    def holds_no_key(self) -> bool:
+        """Whether it is known that no row speaks for any key of the scope, so that there is nothing to compute."""
+        if not self.is_met or not self.shape.keys:  # the one global result is computed from nothing, too
+            return not self.is_met
+        pairs = zip(self.shape.inputs, self.frames, strict=True)
+        own = [frame for source, frame in pairs if has_scope(self.shape, self.scope, source)]
+        return bool(own) and all(isinstance(f, LocalFrame) and f.rows.num_rows == 0 for f in own)
+
+    def narrowed(self, scope: Scope) -> Gathered:
+        """The rows for a part of the scope: of a reference those that the part's own rows name.
+
+        A reference left as it was would bring the bad row of one key into the calls for all others.
+        """
+        if self.shape.looked_up:  # the rows do not tell their keys: they are looked up again
+            return gather(self.shape, scope, self.read, {})
+        frames: list[CheckedFrame] = []
+        for source, frame in zip(self.shape.inputs, self.frames, strict=True):
+            if not has_scope(self.shape, scope, source) or source.is_reference:
+                frames.append(frame)
+            elif isinstance(frame, LocalFrame):
+                frames.append(LocalFrame(filter_rows(scope, frame.rows)))
+            else:
+                frames.append(SparkFrame(scope.choice(source.source).of(frame.frame)))
+        primary = self.shape.inputs.index(self.shape.primary)
+        if has_scope(self.shape, scope, self.shape.primary):
+            for place, source in enumerate(self.shape.inputs):
+                if source.is_reference:
+                    frames[place] = _named_rows(frames[place], source, frames[primary], self.shape.primary)
+        left = dict(enumerate(frames))
+        is_met = self.is_met and only_met(self.shape, left, needed_inputs(self.shape))
+        return replace(self, scope=scope, frames=tuple(left.values()), is_met=is_met)
+
+
+@dataclass(frozen=True)
+class KnownRows:
+    """What change records already tell of a table up to a pin: the last record of each key that they touch."""
+
+    records: pa.Table  # offset, op and the table's columns
+
+
+def has_scope(shape: Shape, scope: Scope, source: Input) -> bool:
+    """Whether an input's rows are distinct by the scope's columns."""
+    if source.is_reference:
+        return False
+    return bool(scope.columns) and set(scope.columns) <= set(source.columns) and not shape.looked_up
+
+
+def gather(shape: Shape, scope: Scope, read: Mapping[str, int | None], known: Mapping[str, KnownRows]) -> Gathered:
+    """The rows of every input that belong to a scope, as the inputs stood at the given records."""
+    frames: dict[int, CheckedFrame] = {}
+    for place, source in enumerate(shape.inputs):
+        if not source.is_reference:
+            frames[place] = _plain_rows(shape, scope, source, read, known.get(source.table))
+    # What no key is left of need not be looked up in references.
+    is_met = only_met(shape, frames, [source for source in shape.plain if source.required])
+    primary = shape.inputs.index(shape.primary)
+    for place, source in enumerate(shape.inputs):
+        if source.is_reference:
+            frames[place] = _reference_rows(shape, scope, source, frames[primary], read, known.get(source.table))
+            if source.required:
+                frames[primary] = with_partner(source.source, frames[primary], frames[place], source.join_keys)
+    if any(source.required for source in shape.references):  # they have left out rows of the primary, and so keys
+        is_met = is_met and only_met(shape, frames, needed_inputs(shape))
+    return Gathered(shape, scope, tuple(frames[place] for place in range(len(shape.inputs))), read, is_met)
+
+
+def _plain_rows(
+    shape: Shape, scope: Scope, source: Input, read: Mapping[str, int | None], known: KnownRows | None
+) -> CheckedFrame:
+    upto = read[source.table]
+    if shape.looked_up and source is shape.primary and not isinstance(scope, AllKeys):
+        return _rows_with_keys(shape, scope, read)
+    if not has_scope(shape, scope, source):
+        return read_for(source.source, AllKeys(), upto)
+    if isinstance(scope, KeyValues):
+        return _rows_of_values(source.source, scope.values, upto, known)
+    return read_for(source.source, scope, upto)
+
+
+def _rows_of_values(source: TableSource, values: pa.Table, upto: int | None, known: KnownRows | None) -> CheckedFrame:
+    """The rows with these values. What change records tell of them need not be read again."""
+    if known is None or set(values.column_names) != set(source.schema.key):
+        return read_for(source, KeyValues(values), upto)
+    told = set(comparable(known.records.select(values.column_names)))
+    missing = values.filter(pa.array([key not in told for key in comparable(values)], pa.bool_()))
+    wanted = set(comparable(values))
+    mine = [key in wanted for key in comparable(known.records.select(values.column_names))]
+    records = known.records.filter(pa.array(mine, pa.bool_()))
+    live = records.filter(pc.not_equal(records.column("op"), int(Op.RETRACT))).drop_columns(["op"])
+    rows = live.rename_columns([OFFSET, *source.schema.names]).cast(_nothing(source).rows.schema)
+    if missing.num_rows == 0 or upto is None:
+        return LocalFrame(rows)
+    others = read_for(source, KeyValues(missing), upto)
+    if isinstance(others, LocalFrame):
+        return LocalFrame(pa.concat_tables([rows, others.rows]))
+    return read_for(source, KeyValues(values), upto)
+
+
+def _nothing(source: TableSource) -> LocalFrame:
+    return LocalFrame(pa.schema([pa.field(OFFSET, pa.int64()), *source.schema.arrow]).empty_table())
+
+
+def _rows_with_keys(shape: Shape, scope: Scope, read: Mapping[str, int | None]) -> SparkFrame:
+    """Rows of the primary whose keys, found through references, belong to a scope."""
+    source = shape.primary.source
+    keys = TableSchema(tuple(TableColumn(name, shape.key_types[name], True) for name in shape.keys), shape.keys)
+    rows = with_keys(shape, read_images(source, upto=read[shape.primary.table]), read)
+    chosen = scope.choice(replace(source, schema=keys)).of(rows)
+    mine = chosen.select(OFFSET, *[quoted(name) for name in source.schema.names])
+    # a row that belongs to several of the keys is given once
+    return SparkFrame(mine.dropDuplicates([OFFSET]) if shape.fans_out else mine)
+
+
+# --- references -------------------------------------------------------------------------------------------------------
+
+
+def _reference_rows(
+    shape: Shape,
+    scope: Scope,
+    reference: Input,
+    primary: CheckedFrame,
+    read: Mapping[str, int | None],
+    known: KnownRows | None,
+) -> CheckedFrame:
+    """The reference's rows that the primary's rows really name: real pairs of values, never a product of columns."""
+    source, upto = reference.source, read[reference.table]
+    if shape.looked_up and shape.home_reference(shape.looked_up[0]) is reference:
+        return _home_rows(shape, scope, reference, primary, upto)
+    if isinstance(primary, SparkFrame):
+        images = read_images(source, upto=upto).drop("event_time")
+        return SparkFrame(images.join(primary.frame, _same(images, primary.frame, reference.join_keys), "left_semi"))
+    values = named_values(primary.rows, reference.join_keys, source)
+    if values.num_rows == 0 or upto is None:
+        return _nothing(source)
+    return _rows_of_values(source, values, upto, known)
+
+
+def _home_rows(shape: Shape, scope: Scope, reference: Input, primary: CheckedFrame, upto: int | None) -> SparkFrame:
+    """Rows of the reference that has the keys: those that primary rows name, and those of the scope that nobody names.
+
+    A function that starts from the reference gives a key its row though no row of the primary belongs to it.
+    """
+    images = read_images(reference.source, upto=upto).drop("event_time")
+    if isinstance(scope, AllKeys):
+        return SparkFrame(images)
+    rows = primary.frame if isinstance(primary, SparkFrame) else as_spark(shape.primary.source, primary)
+    named = images.join(rows, _same(images, rows, reference.join_keys), "left_semi")
+    if not set(scope.columns) <= set(reference.columns):
+        return SparkFrame(named)
+    return SparkFrame(named.unionByName(scope.choice(reference.source).of(images)).dropDuplicates([OFFSET]))
+
+
+def _named_rows(rows: CheckedFrame, reference: Input, by: CheckedFrame, primary: Input) -> CheckedFrame:
+    """Those of a reference's rows that some rows of the primary name."""
+    if isinstance(rows, LocalFrame) and isinstance(by, LocalFrame):
+        values = named_values(by.rows, reference.join_keys, reference.source)
+        named = set(comparable(values))
+        kept = [key in named for key in comparable(rows.rows.select(values.column_names))]
+        return LocalFrame(rows.rows.filter(pa.array(kept, pa.bool_())))
+    mine, theirs = as_spark(primary.source, by), as_spark(reference.source, rows)
+    return SparkFrame(theirs.join(mine, _same(theirs, mine, reference.join_keys), "left_semi"))
+
+
+def named_values(rows: pa.Table, pairs: Sequence[tuple[str, str]], source: TableSource) -> pa.Table:
+    """The distinct tuples that rows hold in joined columns, under the reference's names and types, without NULLs."""
+    arrays = [rows.column(mine) for mine, _ in pairs]
+    names = [theirs for _, theirs in pairs]
+    table = pa.Table.from_arrays(arrays, names=names).drop_null()
+    return fitting(distinct(table), {name: source.schema.column(name).type for name in names})
+
+
+def _same(one: DataFrame, other: DataFrame, pairs: Sequence[tuple[str, str]]) -> Column:
+    each = [one[quoted(theirs)] == other[quoted(mine)] for mine, theirs in pairs]
+    return all_of(each)

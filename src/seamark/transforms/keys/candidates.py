@@ -1,0 +1,172 @@
+"""The keys that wait to be computed: for limited runs, for looking, and for comparing with what was processed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from seamark.control import CoveredKey
+from seamark.errors import BadValue, UnknownColumn, did_you_mean
+from seamark.spark.frames import spark_frame
+from seamark.steps.rows.keys import comparable, key_texts, keys_of
+from seamark.steps.standing.own_rows import rows_under
+from seamark.tables.context import TableContext
+from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
+from seamark.tables.read.rows import TableSource, all_of, read_images, typed_literal
+from seamark.tables.schema.convert import ValueDoesNotFit, convert_array
+from seamark.tables.schema.types import spark_name
+from seamark.transforms.declare.shape import Shape
+from seamark.transforms.keys.processed import processed_keys
+from seamark.transforms.keys.ranges import every_key
+from seamark.transforms.keys.select import FIRST, LAST, ChangedBlocks, Found, changed_keys, with_keys
+from seamark.transforms.keys.tracking import unprocessed
+from seamark.transforms.situation import Situation
+
+
+def candidates(context: TableContext, situation: Situation, *, from_the_start: bool = False) -> list[Found]:
+    """The keys that waiting records lead to, each with the last record that speaks for it, input after input.
+
+    `from_the_start` takes all records there ever were: what was processed is then to be left out by the caller.
+    """
+    shape = situation.spec.shape
+    found: list[Found] = []
+    for entry in situation.pending:
+        after = None if from_the_start or not entry.was_read else entry.after
+        blocks = context.control.index.slices(entry.table, after=after, upto=entry.pin.offset)
+        if not blocks or entry.pin.offset is None:
+            continue
+        if shape.keys and any(not shape.group_of(i) for i in shape.inputs if i.table == entry.table):
+            last = F.lit(entry.pin.offset).cast("long")
+            every = all_keys(shape, situation.read).withColumn(FIRST, last).withColumn(LAST, last)
+            found.append(Found(entry.table, shape.group, SparkFrame(every)))
+            continue
+        before = dict.fromkeys(situation.before) if from_the_start else situation.before
+        found += changed_keys(shape, [ChangedBlocks(entry.table, tuple(blocks))], situation.read, before)
+    return found
+
+
+def all_keys(shape: Shape, read: Mapping[str, int | None]) -> DataFrame:
+    """Every key, or group of keys, that the inputs have."""
+    if shape.looked_up:
+        rows = with_keys(shape, read_images(shape.primary.source, upto=read[shape.primary.table]), read)
+        return rows.select(*[quoted(name) for name in shape.keys]).distinct()
+    holders = [i for i in shape.plain if set(shape.group) <= set(i.columns)]
+    return every_key(holders, read, shape.group)
+
+
+# --- what is already done ---------------------------------------------------------------------------------------------
+
+
+def computed_ahead(context: TableContext, situation: Situation, *, only_failed: bool = False) -> list[CoveredKey]:
+    """The keys of a step that were computed ahead of its positions, or failed: those are retried when they are due."""
+    index, step, outputs = context.control.index, situation.spec.name, situation.stored_under
+    failed = [entry for entry in rows_under(index.failed_keys(step), outputs) if entry.read_at is not None]
+    tried = [CoveredKey(step, entry.key, entry.process_ts, entry.read_at or "") for entry in failed]
+    return tried if only_failed else [*index.covered_keys(step, outputs), *tried]
+
+
+def without_covered(found: Sequence[Found], covered: Sequence[CoveredKey], shape: Shape) -> list[Found]:
+    """The keys but for those that were computed since: none of their records lies after what was read then."""
+    left = []
+    for entry in found:
+        same = [known for known in covered if set(json.loads(known.key)) == set(entry.columns)]
+        read_at = {known.key: json.loads(known.read_at) for known in same}
+        left.append(_without_covered(entry, read_at, shape) if read_at and entry.columns else entry)
+    return left
+
+
+def _without_covered(entry: Found, read_at: Mapping[str, Mapping[str, int]], shape: Shape) -> Found:
+    if isinstance(entry.keys, LocalFrame):
+        rows = entry.keys.rows
+        texts, last = key_texts(rows.select(list(entry.columns))), rows.column(LAST).to_pylist()
+        kept = [read_at.get(t, {}).get(entry.table, -1) < offset for t, offset in zip(texts, last, strict=True)]
+        return Found(entry.table, entry.columns, LocalFrame(rows.filter(pa.array(kept, pa.bool_()))))
+    texts = list(read_at)
+    known = keys_of(texts, entry.columns, shape.key_types).rename_columns([f"its {name}" for name in entry.columns])
+    offsets = pa.array([read_at[text].get(entry.table, -1) for text in texts], pa.int64())
+    done = spark_frame(entry.keys.frame.sparkSession, known.append_column("its record", offsets))
+    frame = entry.keys.frame
+    same = [frame[quoted(name)].eqNullSafe(done[quoted(f"its {name}")]) for name in entry.columns]
+    far_enough = done["`its record`"] >= frame[LAST]
+    return Found(
+        entry.table,
+        entry.columns,
+        SparkFrame(frame.join(done, all_of([*same, far_enough]), "left_anti")),
+    )
+
+
+def without_processed(
+    found: Sequence[Found], situation: Situation, keys_table: TableSource, last: int | None
+) -> list[Found]:
+    """The keys but for those that were read far enough: a full comparison with the table of processed keys.
+
+    Of a key that has gone nothing is kept there: it is taken only while a record that waits speaks for it.
+    """
+    shape, standing = situation.spec.shape, processed_keys(keys_table, situation.spec.definition, last)
+    names = [quoted(name) for name in shape.keys]
+    there = all_keys(shape, situation.read).select(*names).unionByName(standing.select(*names))
+    there = there.select(*[F.col(quoted(name)).alias(f"its {name}") for name in shape.keys])
+    left = []
+    for entry in found:
+        keys = unprocessed(shape, in_spark(keys_table.context, entry.keys), entry.table, standing)
+        same = [keys[quoted(name)].eqNullSafe(there[quoted(f"its {name}")]) for name in shape.keys]
+        after = situation.before[entry.table]
+        waits = keys[LAST] > (-1 if after is None else after)
+        kept = keys.join(there, all_of(same), "left_semi").unionByName(keys.where(waits))
+        left.append(Found(entry.table, entry.columns, SparkFrame(kept.distinct())))
+    return left
+
+
+def in_spark(context: TableContext, keys: CheckedFrame) -> DataFrame:
+    """Keys as a Spark frame."""
+    return keys.frame if isinstance(keys, SparkFrame) else spark_frame(context.session(), keys.rows)
+
+
+# --- what a run is to take of them ------------------------------------------------------------------------------------
+
+
+def filter_values(shape: Shape, filters: Mapping[str, Any]) -> pa.Table:
+    """A filter's values as one row in the keys' types, or an error that names the column or the value."""
+    arrays = []
+    for name, value in filters.items():
+        if name not in shape.group:
+            finer = f" '{name}' is finer than the groups in which it is computed." if name in shape.keys else ""
+            raise UnknownColumn(
+                f"step '{shape.step}' cannot be filtered by '{name}'.{finer} Nothing was run.",
+                hint=did_you_mean(name, list(shape.group), f"Transform keys of '{shape.step}'"),
+            )
+        kind = shape.key_types[name]
+        try:
+            arrays.append(convert_array(pa.chunked_array([pa.array([value])]), kind))
+        except (ValueDoesNotFit, pa.ArrowInvalid, pa.ArrowNotImplementedError, KeyError):
+            raise BadValue(
+                f"step '{shape.step}': the filter value {value!r} does not fit '{name}', which is {spark_name(kind)}. "
+                "Nothing was run."
+            ) from None
+    return pa.Table.from_arrays(arrays, names=list(filters))
+
+
+def narrowed(keys: CheckedFrame, wanted: pa.Table) -> CheckedFrame:
+    """The keys that have a filter's values."""
+    if not wanted.column_names:
+        return keys
+    if isinstance(keys, LocalFrame):
+        value = comparable(wanted)[0]
+        kept = [key == value for key in comparable(keys.rows.select(wanted.column_names))]
+        return LocalFrame(keys.rows.filter(pa.array(kept, pa.bool_())))
+    return SparkFrame(keys.frame.where(_has_values(wanted)))
+
+
+def outside(keys: DataFrame, wanted: pa.Table) -> DataFrame:
+    """The keys, in Spark, that do not have a filter's values."""
+    return keys.where(~_has_values(wanted))
+
+
+def _has_values(wanted: pa.Table) -> Column:
+    values = {f.name: typed_literal(wanted.column(f.name)[0].as_py(), f.type) for f in wanted.schema}
+    return all_of([F.col(quoted(name)).eqNullSafe(value) for name, value in values.items()])

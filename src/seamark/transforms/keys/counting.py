@@ -1,0 +1,89 @@
+"""How many keys a batch computes: from what is at hand or known of the files, and only else by counting in Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from seamark.spark.frames import spark_frame
+from seamark.steps.rows.keys import distinct
+from seamark.steps.rows.scope import AllKeys, KeyFrame, KeyValues
+from seamark.tables.frames import LocalFrame, SparkFrame, quoted
+from seamark.tables.read.rows import TableSource, count_records, newest_base
+from seamark.transforms.compute.gather import Gathered
+from seamark.transforms.declare.shape import Shape
+
+
+def count_scope(gathered: Gathered, read: Mapping[str, int | None]) -> int:
+    """How many keys of a scope were computed: given keys count each, others when an input has a row for them."""
+    scope, shape = gathered.scope, gathered.shape
+    if not shape.keys or not gathered.is_met:
+        return 0 if gathered.holds_no_key else 1
+    if isinstance(scope, KeyValues | KeyFrame) and shape.shares_all_keys and not any(i.required for i in shape.inputs):
+        return scope.values.num_rows if isinstance(scope, KeyValues) else scope.frame.count()
+    if isinstance(scope, AllKeys):
+        known = _rows_exactly(shape, read)
+        if known is not None:
+            return known
+    return _count(gathered)
+
+
+def _rows_exactly(shape: Shape, read: Mapping[str, int | None]) -> int | None:
+    """The number of keys, if it is the number of rows of one table, and that is known without counting."""
+    if len(shape.plain) != 1 or any(i.required for i in shape.inputs) or set(shape.keys) != _key_of(shape):
+        return None
+    source = shape.primary.source
+    upto = read[source.name]
+    return 0 if upto is None else rows_exactly(source, upto)
+
+
+def _key_of(shape: Shape) -> set[str]:
+    return set(shape.primary.source.schema.key)
+
+
+def rows_exactly(source: TableSource, upto: int) -> int | None:
+    """How many rows a table has at a record, if its base or its only commit tells; None if one would have to count."""
+    base = newest_base(source, upto)
+    blocks = source.context.control.index.slices(source.name, after=base.last_offset if base else None, upto=upto)
+    if base is not None:
+        return None if blocks else base.row_count
+    return count_records(blocks) if len({block.system_time for block in blocks}) == 1 else None
+
+
+def _count(gathered: Gathered) -> int:
+    shape = gathered.shape
+    if shape.looked_up:
+        return gathered.scope.values.num_rows if isinstance(gathered.scope, KeyValues) else 0
+    parts = []
+    for source, frame in zip(shape.inputs, gathered.frames, strict=True):
+        columns = source.part_of(shape.keys)
+        if source.is_reference or not columns:
+            continue
+        parts.append((columns, frame))
+    widest = max((len(columns) for columns, _ in parts), default=0)
+    counts = [
+        _distinct(columns, [f for c, f in parts if c == columns]) for columns, _ in parts if len(columns) == widest
+    ]
+    groups = [_distinct(shape.group, [f for c, f in parts if set(shape.group) <= set(c)])] if shape.group else []
+    return max([*counts, *groups], default=0)
+
+
+def _nullable(rows: pa.Table) -> pa.Table:
+    """Rows whose columns may be NULL: one table's key is another's column that may be."""
+    return rows.cast(pa.schema([field.with_nullable(True) for field in rows.schema]))
+
+
+def _distinct(columns: tuple[str, ...], frames: list[LocalFrame | SparkFrame]) -> int:
+    names = list(columns)
+    if all(isinstance(frame, LocalFrame) for frame in frames):
+        tables = [_nullable(frame.rows.select(names)) for frame in frames if isinstance(frame, LocalFrame)]
+        return distinct(pa.concat_tables(tables)).num_rows if tables else 0
+    session = next(frame.frame.sparkSession for frame in frames if isinstance(frame, SparkFrame))
+    union = None
+    for frame in frames:
+        one = frame.frame if isinstance(frame, SparkFrame) else spark_frame(session, frame.rows.select(names))
+        one = one.select(*[F.col(quoted(name)) for name in names])
+        union = one if union is None else union.unionByName(one)
+    return union.distinct().count() if union is not None else 0

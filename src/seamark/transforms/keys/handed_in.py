@@ -1,0 +1,166 @@
+"""Keys that a person hands in: a frame of transform keys, or changes of inputs that lead to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+from contextlib import ExitStack
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from seamark.errors import FrameMismatch
+from seamark.spark.frames import arrow_rows
+from seamark.steps.rows.changelist import ChangeList
+from seamark.steps.rows.fetch import OFFSET
+from seamark.steps.rows.keys import columns_of, distinct, key_texts
+from seamark.steps.rows.scope import KeyFrame, KeyValues, Scope
+from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, check_frame, quoted
+from seamark.tables.read.rows import KeyChoice, TableSource, choose_values, read_images
+from seamark.tables.schema.table_schema import Column, TableSchema
+from seamark.transforms.declare.shape import Input, Shape
+from seamark.transforms.keys.select import LAST, Found, GivenRows, changed_keys
+from seamark.transforms.keys.strategies import joined_scope, scope_of
+from seamark.transforms.run import StepRun
+from seamark.transforms.situation import Situation
+
+
+def key_rows(shape: Shape, keys: Any) -> pa.Table:
+    """A frame of transform keys, or of the columns by which the step is computed, on the driver."""
+    columns = _columns_given(shape, keys)
+    schema = TableSchema(tuple(Column(name, shape.key_types[name], True) for name in columns), columns)
+    checked = check_frame(f"keys of {shape.step}", schema, keys, only_key=True)
+    if isinstance(checked, SparkFrame):
+        arrow = pa.schema([pa.field(name, shape.key_types[name]) for name in columns])
+        return arrow_rows(checked.frame).cast(arrow)
+    return checked.rows
+
+
+def _columns_given(shape: Shape, keys: Any) -> tuple[str, ...]:
+    names = keys.column_names if hasattr(keys, "column_names") else getattr(keys, "columns", None)
+    if names is None and isinstance(keys, list) and keys:
+        names = list(keys[0])
+    given = tuple(str(name) for name in (names if names is not None else ()))
+    kinds = [shape.group_of(source) for source in shape.plain]
+    for columns in (shape.keys, shape.group, *filter(None, kinds)):
+        if set(columns) <= set(given):
+            return columns
+    raise FrameMismatch(
+        f"the frame of keys for step '{shape.step}' lacks "
+        f"{', '.join(repr(name) for name in shape.keys if name not in given) or 'its columns'}. Nothing was run.",
+        hint=f"give a frame with the transform keys: {', '.join(shape.keys) or 'none'}.",
+    )
+
+
+def failed_among(failed: Set[str], rows: pa.Table) -> set[str]:
+    """Those of the failed keys that given rows speak for.
+
+    A key may have failed as part of a group, by some of the columns: then the rows that have its values there do.
+    """
+    found: set[str] = set()
+    for columns in {columns_of(text) for text in failed}:
+        if set(columns) <= set(rows.column_names):
+            found.update(key_texts(distinct(rows.select(list(columns)))))
+    return found & failed
+
+
+def given_scope(run: StepRun, keys: Any) -> tuple[Scope, tuple[str, ...]]:
+    """Given keys as a scope, and their texts for the record. Where keys are computed in groups, their groups."""
+    shape = run.shape
+    rows = key_rows(shape, keys)
+    columns = shape.group if set(shape.group) <= set(rows.column_names) else tuple(rows.column_names)
+    with ExitStack() as stack:
+        groups = distinct(rows.select(list(columns)))
+        scope = joined_scope(run.context, shape, tuple(groups.column_names), [LocalFrame(groups)], stack)
+    return scope, tuple(key_texts(groups))
+
+
+# --- changes of inputs ------------------------------------------------------------------------------------------------
+
+
+def changed_rows(run: StepRun, situation: Situation, changes: ChangeList) -> Iterator[tuple[Scope, tuple[str, ...]]]:
+    """The scopes that changes lead to, and the keys in them as texts."""
+    found: list[Found] = []
+    for table in run.shape.sources:
+        if table not in changes.changes:
+            continue
+        given = changes.changes[table]
+        for source in (i for i in run.shape.inputs if i.table == table):
+            rows = _rows_given(run.shape, source, given, situation)
+            one = Shape(run.shape.step, run.shape.inputs, run.shape.outputs, run.shape.keys)
+            found += changed_keys(one, [GivenRows(table, rows)], situation.read, situation.before)
+            break  # one look at the rows serves every input that reads the table
+    with ExitStack() as stack:
+        for columns in dict.fromkeys(entry.columns for entry in found):
+            same = [entry for entry in found if entry.columns == columns]
+            scope = scope_of(run, columns, same, (), stack)
+            yield scope, _texts(scope)
+
+
+def _texts(scope: Scope) -> tuple[str, ...]:
+    if isinstance(scope, KeyValues):
+        return tuple(key_texts(scope.values))
+    if isinstance(scope, KeyFrame):
+        return tuple(key_texts(arrow_rows(scope.frame).select(list(scope.columns))))
+    return ("{}",)
+
+
+def _rows_given(shape: Shape, source: Input, given: Any, situation: Situation) -> CheckedFrame:
+    """A frame of an input's keys as rows with the columns that lead to transform keys.
+
+    What the frame does not have is looked up, where the input stands now and where it stood when it was last read.
+    """
+    needed = _needed(shape, source.table)
+    if not needed:  # any change concerns everything: all that matters is whether there is one
+        return LocalFrame(pa.table({LAST: pa.array([0] if _has_rows(given) else [], pa.int64())}))
+    names = _names(given)
+    if set(needed) <= set(names):
+        schema = TableSchema(tuple(Column(n, source.source.schema.column(n).type, True) for n in needed), tuple(needed))
+        return _numbered(check_frame(source.table, schema, given, only_key=True))
+    keys = check_frame(source.table, source.source.schema, given, only_key=True)
+    choice = _choice(source.source, keys)
+    both = read_images(source.source, upto=situation.read[source.table], choice=choice)
+    before = situation.before[source.table]
+    if before is not None:
+        both = both.unionByName(read_images(source.source, upto=before, choice=choice))
+    return SparkFrame(both.select(F.col(OFFSET).alias(LAST), *[F.col(quoted(name)) for name in needed]))
+
+
+def _needed(shape: Shape, table: str) -> list[str]:
+    """The columns of an input by which its changes lead to keys."""
+    needed: dict[str, None] = {}
+    for source in (i for i in shape.inputs if i.table == table):
+        if source.is_reference:
+            needed.update(dict.fromkeys(theirs for _, theirs in source.join_keys))
+            needed.update(dict.fromkeys(name for name in shape.looked_up if name in source.columns))
+        elif shape.looked_up and source is shape.primary:
+            needed.update(dict.fromkeys(source.columns))
+        else:
+            needed.update(dict.fromkeys(shape.group_of(source)))
+    return list(needed)
+
+
+def _names(given: Any) -> Sequence[str]:
+    if hasattr(given, "column_names"):
+        return list(given.column_names)
+    if hasattr(given, "columns"):
+        return [str(name) for name in given.columns]
+    return list(given[0]) if given else []
+
+
+def _has_rows(given: Any) -> bool:
+    if hasattr(given, "mapInArrow"):
+        return given.limit(1).count() > 0
+    return len(given) > 0
+
+
+def _numbered(rows: CheckedFrame) -> CheckedFrame:
+    if isinstance(rows, SparkFrame):
+        return SparkFrame(rows.frame.withColumn(LAST, F.lit(0).cast("long")))
+    return LocalFrame(rows.rows.append_column(LAST, pa.repeat(pa.scalar(0, pa.int64()), rows.rows.num_rows)))
+
+
+def _choice(source: TableSource, keys: CheckedFrame) -> KeyChoice:
+    if isinstance(keys, LocalFrame):
+        return choose_values(source, keys.rows)
+    return KeyChoice(source.schema.key, keys=keys.frame.distinct())

@@ -1,0 +1,322 @@
+"""From changed records to the keys that must be computed: one input at a time, never two filtered at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import reduce
+from typing import TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from seamark.control import BlockEntry
+from seamark.spark.frames import spark_frame
+from seamark.steps.rows.fetch import read_for, read_interval
+from seamark.steps.rows.keys import comparable, distinct
+from seamark.steps.rows.scope import KeyValues
+from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
+from seamark.tables.read.rows import (
+    TableSource,
+    all_of,
+    read_images,
+    read_slices,
+)
+from seamark.transforms.declare.shape import Input, Shape, is_exact_number
+
+FIRST, LAST = "its first", "offset"  # beside each key: the first and the last record that speak for it
+
+
+@dataclass(frozen=True)
+class Found:
+    """Keys that changes in one input lead to, each with the last record that speaks for it."""
+
+    table: str
+    columns: tuple[str, ...]
+    keys: CheckedFrame
+
+
+@dataclass(frozen=True)
+class ChangedBlocks:
+    """Changed records of one input: the blocks that hold them."""
+
+    table: str
+    blocks: tuple[BlockEntry, ...]
+
+    def images(self, source: TableSource, columns: Sequence[str]) -> CheckedFrame:
+        """Some columns of the records, both images of each change, with their offsets."""
+        return read_interval(source, self.blocks, columns)
+
+
+@dataclass(frozen=True)
+class GivenRows:
+    """Rows of one input that somebody says have changed, with an offset each that means nothing."""
+
+    table: str
+    rows: CheckedFrame
+
+    def images(self, source: TableSource, columns: Sequence[str]) -> CheckedFrame:
+        """Some columns of the rows."""
+        if isinstance(self.rows, LocalFrame):
+            return LocalFrame(self.rows.rows.select([LAST, *columns]))
+        return SparkFrame(self.rows.frame.select(LAST, *[quoted(name) for name in columns]))
+
+
+Changes: TypeAlias = ChangedBlocks | GivenRows
+
+
+def changed_keys(
+    shape: Shape, changes: Sequence[Changes], read: Mapping[str, int | None], before: Mapping[str, int | None]
+) -> Iterator[Found]:
+    """The keys that changed records of the inputs lead to, input after input.
+
+    `read` says up to which record each input is read, `before` up to which it was read when its rows were last made:
+    where a key is found through a reference, it is looked up at both.
+    """
+    for change in changes:
+        for source in shape.inputs:
+            if source.table != change.table:
+                continue
+            if shape.looked_up:
+                yield from _through_references(shape, source, change, read, before)
+            elif source.is_reference:
+                yield _by_reverse_join(shape, source, change, read)
+            else:
+                yield _by_own_columns(shape, source, change)
+
+
+# --- an input that has the keys ---------------------------------------------------------------------------------------
+
+
+def _by_own_columns(shape: Shape, source: Input, change: Changes) -> Found:
+    """The keys in both images of each change: the old one names a key that the row may have left."""
+    columns = shape.group_of(source)
+    return Found(change.table, columns, _grouped(change.images(source.source, columns), columns))
+
+
+def _grouped(records: CheckedFrame, columns: Sequence[str]) -> CheckedFrame:
+    names = list(columns)
+    if isinstance(records, SparkFrame):
+        by = [quoted(name) for name in names]
+        first = FIRST if FIRST in records.frame.columns else LAST
+        return SparkFrame(records.frame.groupBy(*by).agg(F.min(first).alias(FIRST), F.max(LAST).alias(LAST)))
+    rows = records.rows
+    if FIRST not in rows.column_names:
+        rows = rows.append_column(FIRST, rows.column(LAST))
+    if not names:
+        return LocalFrame(rows.select([FIRST, LAST]).sort_by([(LAST, "descending")]).slice(0, 1))
+    # Arrow names what it makes after what it is made of, and that may be the name of a column, too: so by numbers.
+    numbered = rows.select([*names, FIRST, LAST]).rename_columns([str(place) for place in range(len(names) + 2)])
+    *keys, first, last = numbered.column_names
+    grouped = numbered.group_by(keys).aggregate([(first, "min"), (last, "max")])
+    return LocalFrame(grouped.select([*keys, f"{first}_min", f"{last}_max"]).rename_columns([*names, FIRST, LAST]))
+
+
+# --- a reference ------------------------------------------------------------------------------------------------------
+
+
+def _by_reverse_join(shape: Shape, reference: Input, change: Changes, read: Mapping[str, int | None]) -> Found:
+    """From the changed reference values back to the primary's rows that name them, all of them however old."""
+    columns, primary = shape.group_of(shape.primary), shape.primary
+    values = _reference_values(shape, reference, change)
+    upto = read[primary.table]
+    if isinstance(values, LocalFrame) and values.rows.num_rows == 0:
+        return Found(change.table, columns, LocalFrame(_no_keys(shape, columns)))
+    if isinstance(values, LocalFrame):
+        mine = values.rows.drop_columns([FIRST, LAST])
+        rows = read_for(primary.source, KeyValues(mine), upto, columns)
+        if isinstance(rows, LocalFrame):
+            return Found(change.table, columns, LocalFrame(_joined_at_hand(columns, rows.rows, values.rows)))
+        spoken = spark_frame(primary.source.context.session(), values.rows)
+        return Found(change.table, columns, SparkFrame(_joined(columns, rows.frame, F.broadcast(spoken))))
+    rows_frame = read_images(primary.source, upto=upto)
+    return Found(change.table, columns, SparkFrame(_joined(columns, rows_frame, values.frame)))
+
+
+def _reference_values(shape: Shape, reference: Input, change: Changes) -> CheckedFrame:
+    """The changed values of the reference's columns under the names and types of the primary's, without NULLs."""
+    theirs = [name for _, name in reference.join_keys]
+    mine = [name for name, _ in reference.join_keys]
+    types = [shape.primary.source.schema.column(name).type for name in mine]
+    grouped = _grouped(change.images(reference.source, _once(theirs)), _once(theirs))
+    if isinstance(grouped, SparkFrame):
+        picked = [F.col(quoted(t)).alias(m) for m, t in zip(mine, theirs, strict=True)]
+        whole = all_of([F.col(quoted(name)).isNotNull() for name in mine])  # NaN is a value
+        return SparkFrame(grouped.frame.select(*picked, FIRST, LAST).where(whole))
+    columns = [grouped.rows.column(name) for name in [*theirs, FIRST, LAST]]
+    table = pa.Table.from_arrays(columns, names=[*mine, FIRST, LAST])
+    return LocalFrame(fitting(table.drop_null(), dict(zip(mine, types, strict=True))))
+
+
+def _once(names: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(names))
+
+
+def fitting(values: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
+    """Values in other types of their kind; those that the types cannot hold equal nothing there and are left out."""
+    for name, wanted in types.items():
+        place, column = values.column_names.index(name), values.column(name)
+        if column.type == wanted:
+            continue
+        try:
+            converted = column.cast(wanted)
+        except pa.ArrowInvalid:  # some do not fit; or Arrow refuses all, as it does whole numbers for short decimals
+            each = [_fitted(value, wanted) for value in column]
+            values = values.filter(pa.array([one is not None for one in each], pa.bool_()))
+            converted = pa.chunked_array([pa.array([one.as_py() for one in each if one is not None], wanted)])
+        values = values.set_column(place, pa.field(name, wanted), converted)
+    return values
+
+
+def _fitted(value: pa.Scalar, wanted: pa.DataType) -> pa.Scalar | None:
+    """The same value in another type; None if that cannot hold it."""
+    try:
+        if is_exact_number(value.type) and is_exact_number(wanted):
+            number = Decimal(value.as_py())
+            if pa.types.is_decimal(wanted):
+                return pa.scalar(number, wanted)
+            return pa.scalar(int(number), wanted) if number == number.to_integral_value() else None
+        return value.cast(wanted)
+    except (pa.ArrowInvalid, OverflowError):
+        return None
+
+
+def _joined_at_hand(columns: Sequence[str], rows: pa.Table, values: pa.Table) -> pa.Table:
+    names = [name for name in values.column_names if name not in (FIRST, LAST)]
+    places = {key: place for place, key in enumerate(comparable(values.select(names)))}
+    mine = pa.array([places[key] for key in comparable(rows.select(names))], pa.int64())
+    keys = rows.select(list(columns))
+    for name in (FIRST, LAST):
+        keys = keys.append_column(name, values.column(name).take(mine))
+    spoken = _grouped(LocalFrame(keys), columns)
+    assert isinstance(spoken, LocalFrame)
+    return spoken.rows
+
+
+def _joined(columns: Sequence[str], rows: DataFrame, values: DataFrame) -> DataFrame:
+    names = [name for name in values.columns if name not in (FIRST, LAST)]
+    renamed = values.select(*[F.col(quoted(n)).alias(f"its {n}") for n in names], F.col(FIRST), F.col(LAST))
+    same = [rows[quoted(name)] == renamed[quoted(f"its {name}")] for name in names]
+    joined = rows.join(renamed, all_of(same))
+    by = [quoted(name) for name in columns]
+    return joined.groupBy(*by).agg(F.min(FIRST).alias(FIRST), F.max(LAST).alias(LAST))
+
+
+def _no_keys(shape: Shape, columns: Sequence[str]) -> pa.Table:
+    offsets = [pa.field(FIRST, pa.int64()), pa.field(LAST, pa.int64())]
+    return pa.schema([*[pa.field(name, shape.key_types[name]) for name in columns], *offsets]).empty_table()
+
+
+# --- keys that only references have -----------------------------------------------------------------------------------
+
+
+def _through_references(
+    shape: Shape, source: Input, change: Changes, read: Mapping[str, int | None], before: Mapping[str, int | None]
+) -> Iterator[Found]:
+    """Keys looked up in all that the inputs were from where rows were last made to where they are made now.
+
+    A row may have moved in between, and a partial run may have made rows of what it found on the way.
+    """
+
+    def versions(looked_at: Input) -> DataFrame:
+        return _versions(looked_at, before[looked_at.table], read[looked_at.table])
+
+    if source is shape.primary:
+        images = _images(source, change, source.columns)
+        frames = [_with_keys(shape, images, versions).select(*_key_columns(shape), LAST)]
+    elif source.is_reference:
+        frames = [_keys_of_reference(shape, source, change, versions)]
+        if set(shape.keys) <= set(source.columns):
+            frames.append(_images(source, change, shape.keys).select(*_key_columns(shape), LAST))
+    else:  # it concerns every key
+        yield _by_own_columns(shape, source, change)
+        return
+    keys = reduce(DataFrame.unionByName, frames)
+    yield Found(change.table, shape.keys, _grouped(SparkFrame(keys), shape.keys))
+
+
+def _images(source: Input, change: Changes, columns: Sequence[str]) -> DataFrame:
+    found = change.images(source.source, columns)
+    session = source.source.context.session()
+    return found.frame if isinstance(found, SparkFrame) else spark_frame(session, found.rows)
+
+
+def _key_columns(shape: Shape) -> list[str]:
+    return [quoted(name) for name in shape.keys]
+
+
+def _versions(source: Input, before: int | None, read: int | None) -> DataFrame:
+    """The rows of an input at one record, and all images that they had from there to another."""
+    table, names = source.source, [quoted(name) for name in source.columns]
+    rows = read_images(table, upto=before).select(*names)
+    if read is None:
+        return rows
+    blocks = table.context.control.index.slices(table.name, after=before, upto=read)
+    return rows.unionByName(read_slices(table, blocks).select(*names)) if blocks else rows
+
+
+def _keys_of_reference(
+    shape: Shape, reference: Input, change: Changes, versions: Callable[[Input], DataFrame]
+) -> DataFrame:
+    theirs = [name for _, name in reference.join_keys]
+    changed = _images(reference, change, _once(theirs))
+    values = changed.groupBy(*[quoted(name) for name in _once(theirs)]).agg(F.max(LAST).alias(LAST))
+    renamed = values.select(*[F.col(quoted(name)).alias(f"its {name}") for name in _once(theirs)], F.col(LAST))
+    rows = versions(shape.primary)
+    same = [rows[quoted(mine)] == renamed[quoted(f"its {name}")] for mine, name in reference.join_keys]
+    joined = rows.join(renamed, all_of(same))
+    return _with_keys(shape, joined, versions).select(*_key_columns(shape), LAST)
+
+
+def with_keys(shape: Shape, primary_rows: DataFrame, at: Mapping[str, int | None]) -> DataFrame:
+    """Rows of the primary with the keys that their references have, at given positions; NULL where there is none."""
+    return _with_keys(shape, primary_rows, lambda reference: read_images(reference.source, upto=at[reference.table]))
+
+
+def _with_keys(shape: Shape, primary_rows: DataFrame, rows_of: Callable[[Input], DataFrame]) -> DataFrame:
+    rows = primary_rows
+    for reference in shape.references:
+        wanted = [name for name in shape.looked_up if shape.home_reference(name) is reference]
+        if not wanted:
+            continue
+        theirs = rows_of(reference).select(
+            *[F.col(quoted(name)).alias(f"its {name}") for _, name in reference.join_keys],
+            *[F.col(quoted(name)) for name in wanted],
+        )
+        same = [rows[quoted(mine)] == theirs[quoted(f"its {name}")] for mine, name in reference.join_keys]
+        rows = rows.join(theirs, all_of(same), "left")
+        rows = rows.drop(*[f"its {name}" for _, name in reference.join_keys])
+    return rows
+
+
+# --- several of them --------------------------------------------------------------------------------------------------
+
+
+def joined_keys(found: Sequence[Found], session: Callable[[], SparkSession]) -> CheckedFrame:
+    """The keys of several findings with the same columns, each once, without offsets."""
+    columns = list(found[0].columns)
+    if all(isinstance(entry.keys, LocalFrame) for entry in found):
+        tables = [entry.keys.rows.select(columns) for entry in found if isinstance(entry.keys, LocalFrame)]
+        if not columns:  # one global key; pyarrow loses the number of rows where it joins tables without columns
+            return LocalFrame(next((table.slice(0, 1) for table in tables if table.num_rows), tables[0]))
+        if not columns:  # joining tables without columns would lose their rows
+            return LocalFrame(max(tables, key=lambda table: table.num_rows).slice(0, 1))
+        # whether a column may hold NULL is not the same in every table, and does not matter here
+        schema = pa.schema([field.with_nullable(True) for field in tables[0].schema])
+        return LocalFrame(distinct(pa.concat_tables([table.cast(schema) for table in tables])))
+    frames = [_keys_in_spark(entry, columns, session) for entry in found]
+    return SparkFrame(reduce(DataFrame.unionByName, frames).distinct())
+
+
+def _keys_in_spark(entry: Found, columns: Sequence[str], session: Callable[[], SparkSession]) -> DataFrame:
+    if isinstance(entry.keys, SparkFrame):
+        return entry.keys.frame.select(*[quoted(name) for name in columns])
+    return spark_frame(session(), entry.keys.rows.select(list(columns)))
+
+
+def no_keys(shape: Shape) -> KeyValues:
+    """A scope without any key."""
+    columns = shape.group or ("none",)
+    return KeyValues(pa.schema([pa.field(n, shape.key_types.get(n, pa.int64())) for n in columns]).empty_table())

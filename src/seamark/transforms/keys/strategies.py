@@ -1,0 +1,296 @@
+"""The ways to find the keys that a run computes: by changes, by going through all of them, or as they are given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import reduce
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from seamark.control import CoveredKey, FailedKey
+from seamark.spark.frames import spark_frame
+from seamark.steps.past.checkpoint import RangeMark, ReadAt
+from seamark.steps.rows.fetch import small_last_images
+from seamark.steps.rows.keys import columns_of, comparable, distinct, keys_of, plain, value_from_json
+from seamark.steps.rows.scope import AllKeys, KeyFrame, KeyRange, KeyValues, Scope, rest_of_ranges
+from seamark.steps.running.commit import Covered
+from seamark.steps.standing.pins import Taken
+from seamark.tables.computed import computed
+from seamark.tables.context import TableContext
+from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
+from seamark.tables.small import fits_on_driver
+from seamark.transforms.compute.gather import KnownRows
+from seamark.transforms.declare.shape import Shape
+from seamark.transforms.keys.batches import cut_batches
+from seamark.transforms.keys.candidates import computed_ahead, without_covered
+from seamark.transforms.keys.ranges import ranges_of_all_keys, rows_at_most
+from seamark.transforms.keys.select import ChangedBlocks, Found, changed_keys, joined_keys, no_keys
+from seamark.transforms.run import StepRun, Work
+from seamark.transforms.situation import Situation
+
+Columns = tuple[str, ...]
+
+
+# --- by changes -------------------------------------------------------------------------------------------------------
+
+
+def by_changes(run: StepRun, situation: Situation, due: Sequence[FailedKey]) -> None:
+    """Compute the keys that waiting records lead to, and failed keys that are due, batch after batch."""
+    batches = cut_batches(situation.pending, run.spec.options.batch_rows) or [()]
+    if run.spec.options.commit == "run":
+        _changes_together(run, situation, batches, due)
+        return
+    for number, taken in enumerate(batches):
+        left = len(batches) - number - 1
+        with ExitStack() as stack:
+            retried = due if number == 0 else ()
+            # A key that was computed ahead may be left out if all that waits is known to hold nothing newer of it.
+            ahead = computed_ahead(run.context, situation, only_failed=len(batches) > 1)
+            for work in _parts(run, situation, taken, retried, ahead, stack, is_last=left == 0):
+                run.do(situation, work, batches_left=left)
+
+
+def _parts(
+    run: StepRun,
+    situation: Situation,
+    taken: Sequence[Taken],
+    due: Sequence[FailedKey],
+    ahead: Sequence[CoveredKey],
+    stack: ExitStack,
+    *,
+    is_last: bool,
+) -> Iterator[Work]:
+    """The keys of a batch, in parts by the columns that they have; usually these are the same for all inputs.
+
+    A part's commit moves the positions of the inputs whose keys are all in it or in parts before it.
+    """
+    changes = [ChangedBlocks(piece.table, piece.blocks) for piece in taken]
+    found = list(changed_keys(run.shape, changes, situation.read, situation.before))
+    if len({entry.columns for entry in found}) > 1:
+        # Keys of several kinds overlap: what one part leaves out a later one may compute, and replay could not tell.
+        ahead = computed_ahead(run.context, situation, only_failed=True)
+    found = without_covered(found, ahead, run.shape)
+    retried = by_columns(run.shape, due, run.tried)
+    kinds: list[Columns] = list(dict.fromkeys([*(entry.columns for entry in found), *retried])) or [run.shape.group]
+    known = _known_rows(run, situation, taken)
+    left = list(taken)
+    for place, columns in enumerate(kinds):
+        later = {entry.table for entry in found if entry.columns in kinds[place + 1 :]}
+        mine = [entry for entry in found if entry.columns == columns]
+        moved = [piece for piece in left if piece.table not in later]
+        left = [piece for piece in left if piece.table in later]
+        yield Work(
+            scope=scope_of(run, columns, mine, retried.get(columns, ()), stack),
+            mode="changes" if taken else "retry",
+            taken=tuple(piece for piece in taken if any(entry.table == piece.table for entry in mine)),
+            covers=tuple(_covers(situation, piece) for piece in moved),
+            keys=tuple(retried.get(columns, ())),
+            known=known,
+            completes=is_last and place == len(kinds) - 1,
+            rows_in=sum(piece.records for piece in moved),
+        )
+
+
+def by_columns(shape: Shape, failed: Sequence[FailedKey], tried: Set[str] = frozenset()) -> dict[Columns, list[str]]:
+    """Failed keys that a run has not tried yet, by the columns that they have."""
+    grouped: dict[Columns, list[str]] = {}
+    for entry in failed:
+        columns = columns_of(entry.key)
+        if set(columns) <= set(shape.keys) and entry.key not in tried:
+            grouped.setdefault(columns, []).append(entry.key)
+    return grouped
+
+
+def _known_rows(run: StepRun, situation: Situation, taken: Sequence[Taken]) -> dict[str, KnownRows]:
+    """What the batch's own records tell of their tables' rows at the pins: those need not be read again."""
+    known = {}
+    for piece in taken:
+        source = run.shape.sources[piece.table]
+        reaches_pin = piece.upto == situation.pins[piece.table].offset
+        images = (
+            small_last_images(source, piece.blocks) if source.schema.key and reaches_pin and piece.records else None
+        )
+        if images is not None:
+            known[piece.table] = KnownRows(images)
+    return known
+
+
+def _covers(situation: Situation, piece: Taken) -> Covered:
+    dataset_id = situation.pins[piece.table].dataset_id
+    return Covered(piece.table, dataset_id, piece.end_hash, piece.end_sequence, piece.upto)
+
+
+def covers_pins(situation: Situation) -> tuple[Covered, ...]:
+    """All inputs incorporated up to the pins."""
+    return tuple(_covered(situation, table, ReadAt.of(pin)) for table, pin in situation.pins.items())
+
+
+def _covered(situation: Situation, table: str, at: ReadAt) -> Covered:
+    return Covered(table, situation.pins[table].dataset_id, at.block, at.sequence, at.offset)
+
+
+# --- all keys ---------------------------------------------------------------------------------------------------------
+
+
+def through_all_keys(run: StepRun, situation: Situation, mode: str) -> None:
+    """Compute every key there is, range after range; the positions move with the last one, to where the first began.
+
+    A pass that was cut off goes on with the first range that did not commit.
+    """
+    works = list(_ranges(run, situation, mode))
+    if run.spec.options.commit == "run" and len(works) > 1:
+        mark, first = works[0].range, works[0].scope
+        first_read = mark.first_read if mark else {}
+        # A pass that goes on leaves alone the keys before its first range: an earlier run has committed them.
+        after = first.after if isinstance(first, KeyRange) else None
+        whole = replace(
+            works[-1],
+            scope=AllKeys(run.shape.group) if after is None else KeyRange(run.shape.group, after, None),
+            range=RangeMark(run.shape.group, _plain(after), None, first_read, True),
+            rows_in=works[0].rows_in,
+        )
+        run.do_together(situation, works, whole)
+        return
+    for place, work in enumerate(works):
+        run.do(situation, work, batches_left=len(works) - place - 1)
+
+
+def _ranges(run: StepRun, situation: Situation, mode: str) -> Iterator[Work]:
+    shape, read = run.shape, situation.read
+    ranges = ranges_of_all_keys(shape, read, run.spec.options.batch_keys)
+    first_read: Mapping[str, ReadAt] = {table: ReadAt.of(pin) for table, pin in situation.pins.items()}
+    generations: Mapping[str, int] = {table: situation.generation(table) for table in situation.pins}
+    number, resumed = 0, situation.unfinished.mark if situation.unfinished else None
+    if resumed is not None and resumed.upto is not None and resumed.columns == shape.group:
+        ranges = rest_of_ranges(ranges, _bound(shape, resumed))
+        first_read, number, generations = resumed.first_read, resumed.number + 1, resumed.generations
+    read_first = {table: at for table, at in first_read.items() if table in situation.pins}  # an input may be gone
+    for place, scope in enumerate(ranges):
+        is_last = place == len(ranges) - 1
+        after, upto = (scope.after, scope.upto) if isinstance(scope, KeyRange) else (None, None)
+        yield Work(
+            scope=scope,
+            mode=mode,
+            covers=tuple(_covered(situation, table, at) for table, at in read_first.items()) if is_last else (),
+            range=RangeMark(shape.group, _plain(after), _plain(upto), first_read, is_last, number + place, generations),
+            completes=is_last,
+            rows_in=_rows_in(shape, read) if place == 0 else 0,
+        )
+
+
+def _bound(shape: Shape, mark: RangeMark) -> tuple[object, ...]:
+    pairs = zip(mark.columns, mark.upto or (), strict=True)
+    return tuple(value_from_json(value, shape.key_types[name]) for name, value in pairs)
+
+
+def _plain(values: tuple[object, ...] | None) -> tuple[object, ...] | None:
+    return None if values is None else tuple(plain(value) for value in values)
+
+
+def _rows_in(shape: Shape, read: Mapping[str, int | None]) -> int:
+    return sum(rows_at_most(source, read) for source in {i.table: i for i in shape.inputs}.values())
+
+
+# --- scopes -----------------------------------------------------------------------------------------------------------
+
+
+def scope_of(run: StepRun, columns: Columns, found: Sequence[Found], texts: Sequence[str], stack: ExitStack) -> Scope:
+    """Keys from several findings, and given ones, as one scope."""
+    frames = [joined_keys(found, run.context.session)] if found else []
+    if not columns:
+        any_there = bool(texts) or any(not isinstance(f, LocalFrame) or f.rows.num_rows for f in frames)
+        return AllKeys() if any_there else no_keys(run.shape)
+    given = LocalFrame(keys_of(texts, columns, run.shape.key_types))
+    return joined_scope(run.context, run.shape, columns, [*frames, given], stack)
+
+
+def joined_scope(
+    context: TableContext, shape: Shape, columns: Columns, frames: Sequence[CheckedFrame], stack: ExitStack
+) -> Scope:
+    """Frames of keys as one scope: at hand if they are few, else computed once and kept in files."""
+    schema = pa.schema([pa.field(name, shape.key_types[name]) for name in columns])
+    local = [frame.rows.select(list(columns)).cast(schema) for frame in frames if isinstance(frame, LocalFrame)]
+    if len(local) == len(frames):
+        return _few_or_many(context, distinct(pa.concat_tables(local)))
+    names = [quoted(name) for name in columns]
+    in_spark = [frame.frame.select(*names) for frame in frames if isinstance(frame, SparkFrame)]
+    at_hand = [spark_frame(context.session(), table) for table in local if table.num_rows]
+    union = reduce(DataFrame.unionByName, [*in_spark, *at_hand]).distinct()
+    kept = stack.enter_context(computed(context, SparkFrame(union), schema))
+    return _few_or_many(context, kept.rows) if isinstance(kept, LocalFrame) else KeyFrame(columns, kept.frame)
+
+
+def _few_or_many(context: TableContext, keys: pa.Table) -> Scope:
+    if fits_on_driver(keys.num_rows, keys.nbytes):
+        return KeyValues(keys)
+    return KeyFrame(tuple(keys.column_names), spark_frame(context.session(), keys))
+
+
+# --- all batches in one commit ----------------------------------------------------------------------------------------
+
+
+def _changes_together(
+    run: StepRun, situation: Situation, batches: Sequence[tuple[Taken, ...]], due: Sequence[FailedKey]
+) -> None:
+    with ExitStack() as stack:
+        works: list[Work] = []
+        ahead = computed_ahead(run.context, situation)
+        for number, taken in enumerate(batches):
+            works += _parts(run, situation, taken, due if number == 0 else (), ahead, stack, is_last=False)
+        if len({work.scope.columns for work in works}) > 1:
+            through_all_keys(run, situation, "all keys")  # groups of different kinds overlap
+            return
+        covers = {entry.table: entry for work in works for entry in work.covers}
+        whole = Work(
+            scope=_union(run, [work.scope for work in works], stack),
+            mode="changes" if any(batches) else "retry",
+            taken=_joined([piece for work in works for piece in work.taken]),
+            covers=tuple(covers.values()),
+            keys=tuple(key for work in works for key in work.keys),
+            completes=True,
+            rows_in=sum(work.rows_in for work in works),
+        )
+        run.do_together(situation, _each_key_once(works, whole), whole)
+
+
+def _each_key_once(works: Sequence[Work], whole: Work) -> list[Work]:
+    """The batches without the keys that an earlier one has. Keys that are not at hand are taken in one batch."""
+    if any(not isinstance(work.scope, KeyValues) for work in works):
+        return [whole]
+    seen: set[tuple[object, ...]] = set()
+    once = []
+    for work in works:
+        assert isinstance(work.scope, KeyValues)
+        keys = comparable(work.scope.values)
+        fresh = pa.array([key not in seen for key in keys], pa.bool_())
+        seen.update(keys)
+        once.append(replace(work, scope=KeyValues(work.scope.values.filter(fresh))))
+    return once
+
+
+def _union(run: StepRun, scopes: Sequence[Scope], stack: ExitStack) -> Scope:
+    frames: list[CheckedFrame] = []
+    for scope in scopes:
+        if isinstance(scope, KeyValues):
+            frames.append(LocalFrame(scope.values))
+        elif isinstance(scope, KeyFrame):
+            frames.append(SparkFrame(scope.frame))
+        else:
+            return AllKeys(scope.columns)
+    if not scopes[0].columns:
+        return scopes[0]
+    return joined_scope(run.context, run.shape, scopes[0].columns, frames, stack)
+
+
+def _joined(taken: Sequence[Taken]) -> tuple[Taken, ...]:
+    """Pieces of each input that follow one another, as one piece."""
+    joined: dict[str, Taken] = {}
+    for piece in taken:
+        first = joined.get(piece.table)
+        if first is not None:
+            piece = replace(piece, after=first.after, blocks=(*first.blocks, *piece.blocks))
+        joined[piece.table] = piece
+    return tuple(joined.values())

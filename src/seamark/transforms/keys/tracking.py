@@ -1,0 +1,95 @@
+"""Which keys a step has processed, and how far its inputs were read for each: the table `<step>__keys`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from seamark.steps.rows.keys import distinct, key_texts
+from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
+from seamark.tables.read.rows import TableSource
+from seamark.tables.schema.table_schema import Column, TableSchema
+from seamark.transforms.compute.call import to_spark
+from seamark.transforms.compute.gather import Gathered
+from seamark.transforms.declare.shape import Shape
+
+KEY, READ_AT = "_key", "_read_at"
+
+
+def keys_table_name(step: str) -> str:
+    """The name of the table with a step's processed keys."""
+    return f"{step}__keys"
+
+
+def keys_schema(keys: Sequence[Column]) -> TableSchema:
+    """A processed key: its text, its columns, and the last record read of each input, in order (-1: none)."""
+    read_at = Column(READ_AT, pa.list_(pa.int64()), False)
+    return TableSchema((Column(KEY, pa.string(), False), *keys, read_at), (KEY,))
+
+
+def read_at_array(shape: Shape, read: Mapping[str, int | None]) -> list[int]:
+    """The last record read of each input, in order."""
+    return [-1 if (offset := read[table]) is None else offset for table in shape.sources]
+
+
+def processed_rows(
+    gathered: Gathered, failed: pa.Table | None, read: Mapping[str, int | None], keys_table: TableSource
+) -> CheckedFrame:
+    """The keys that a batch has computed, but for those that failed, as rows of the table of processed keys."""
+    shape = gathered.shape
+    columns = list(shape.keys)
+    frames = [
+        (source, frame)
+        for source, frame in zip(shape.inputs, gathered.frames, strict=True)
+        if not source.is_reference and set(columns) <= set(source.columns)
+    ]
+    at = read_at_array(shape, read)
+    without = set(key_texts(failed)) if failed is not None and failed.num_rows else set()
+    if all(isinstance(frame, LocalFrame) for _, frame in frames):
+        types = pa.schema([pa.field(name, shape.key_types[name]) for name in columns])
+        keys = distinct(pa.concat_tables([_select(frame, columns).cast(types) for _, frame in frames]))
+        return LocalFrame(_rows(keys, without, at, keys_table.schema))
+    union = None
+    for source, frame in frames:
+        piece = to_spark(source.source, frame).select(*[quoted(name) for name in columns])
+        union = piece if union is None else union.unionByName(piece)
+    assert union is not None
+    return SparkFrame(_rows_in_spark(union.distinct(), without, at, keys_table.schema))
+
+
+def _select(frame: CheckedFrame, columns: list[str]) -> pa.Table:
+    assert isinstance(frame, LocalFrame)
+    return frame.rows.select(columns)
+
+
+def _rows(keys: pa.Table, without: set[str], at: list[int], schema: TableSchema) -> pa.Table:
+    texts = key_texts(keys)
+    kept = pa.array([text not in without for text in texts], pa.bool_())
+    arrays = [pa.array(texts, pa.string()), *keys.columns, pa.array([at] * keys.num_rows, pa.list_(pa.int64()))]
+    return pa.Table.from_arrays(arrays, names=list(schema.names)).filter(kept).cast(schema.arrow)
+
+
+def _rows_in_spark(keys: DataFrame, without: set[str], at: list[int], schema: TableSchema) -> DataFrame:
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from _rows(pa.Table.from_batches([batch]), without, at, schema).to_batches()
+
+    return keys.mapInArrow(rows, schema.spark())
+
+
+def unprocessed(shape: Shape, found: DataFrame, table: str, standing: DataFrame) -> DataFrame:
+    """Of keys with the last record of an input that speaks for each, those that were not read that far."""
+    place = list(shape.sources).index(table)
+    known = standing.select(
+        *[F.col(quoted(name)).alias(f"its {name}") for name in shape.keys],
+        F.element_at(READ_AT, place + 1).alias("its record"),
+    )
+    same = F.lit(True)
+    for name in shape.keys:
+        same = same & found[quoted(name)].eqNullSafe(known[quoted(f"its {name}")])
+    joined = found.join(known, same, "left")
+    left = joined.where(F.col("`its record`").isNull() | (F.col("`its record`") < F.col("offset")))
+    return left.select(*found.columns)
