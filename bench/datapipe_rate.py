@@ -9,7 +9,7 @@ import sys
 import venv
 from pathlib import Path
 
-from tests.postgres import postgres_server
+from tests.support.postgres import postgres_server
 
 # The newest release on the registry: what a user of Datapipe has today (offsets were never merged there). Pandas and
 # SQLAlchemy are held to the lines that it was made with, so that a later one cannot change the figure.

@@ -10,14 +10,19 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from hypothesis import HealthCheck, settings
 from sqlalchemy import create_engine, make_url, text
-from tests.postgres import postgres_server
+from tests.support.postgres import postgres_server
 
 import seamark as sm
 from seamark.tables import small
 
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ.pop("COLUMNS", None)  # tests that run side by side are given one; what goes into a pipe has no width
+
+# On a busy machine an example may take long to be made: that says nothing about the code.
+settings.register_profile("seamark", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("seamark")
 
 
 # --- time -------------------------------------------------------------------------------------------------------------

@@ -1,19 +1,18 @@
 """Small projects to run verbs on: one that needs no Spark, and a blog with a step that has run once."""
 
 import json
-import logging
 import os
 import pty
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.support.cli import TOML, open_store, surroundings_kept
 
 import seamark
 import seamark.cli
@@ -25,12 +24,6 @@ from seamark.ledger.chain import ChainDraft
 from seamark.ledger.transform import SqlQueryStep, TransformInput, TransformSql
 from seamark.tables.write.publish import Progress, begin_chain, declare_schema, plan_table, publish, writing
 from seamark.tables.write.slices import OpCounts
-
-TOML = """\
-pipeline  = "pipeline.py:ds"
-control   = "sqlite:///seamark.db"
-warehouse = "warehouse"
-"""
 
 PIPELINE = """\
 import seamark as sm
@@ -140,10 +133,6 @@ def write(folder: Path, name: str, *rows: tuple[object, ...]) -> None:
         table.upsert(pa.table([pa.array(list(values)) for values in columns], names=list(table.schema.names)))
 
 
-def open_store(folder: Path) -> DataStore:
-    return DataStore(f"sqlite:///{folder / 'seamark.db'}", folder / "warehouse")
-
-
 def derive_feed(store: DataStore) -> None:
     """What the step `process_posts` would write: a transaction that took all posts and gave no records."""
     posts = store.control.index.head("posts")
@@ -180,29 +169,6 @@ def call(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., Told]]:
 
     with surroundings_kept():
         yield run
-
-
-@contextmanager
-def surroundings_kept() -> Iterator[None]:
-    """Puts back what command lines in this process leave behind."""
-    before = (dict(os.environ), list(sys.path), dict(sys.modules), os.getcwd(), _logging_of())
-    yield
-    environment, path, modules, folder, (handlers, level, propagate) = before
-    os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(environment)
-    sys.path[:] = path
-    for name in set(sys.modules) - set(modules):
-        if name == "pipeline":
-            del sys.modules[name]
-    logger = logging.getLogger("seamark")
-    logger.handlers, logger.propagate = handlers, propagate
-    logger.setLevel(level)
-
-
-def _logging_of() -> tuple[list[logging.Handler], int, bool]:
-    logger = logging.getLogger("seamark")
-    return list(logger.handlers), logger.level, logger.propagate
 
 
 @pytest.fixture

@@ -4,32 +4,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import TOML, open_store, surroundings_kept
+from tests.support.cli import TOML, VISITS, append, surroundings_kept
 
 import seamark
 import seamark.cli
-
-VISITS = """\
-import seamark as sm
-
-ds = sm.DataStore()
-
-joined_visits      = ds.table("joined_visits",      "VisitID long, y_VisitVersion int, title string")
-joined_conversions = ds.table("joined_conversions", "VisitID long, y_VisitVersion int, revenue long")
-
-ds.diff("visits", key="VisitID", fast_version="y_VisitVersion", multiplier=1000,
-        logs=[joined_visits, joined_conversions], merge={"revenue": "sum"})
-"""
-SCHEMAS = {
-    "joined_visits": "VisitID long, y_VisitVersion int, title string",
-    "joined_conversions": "VisitID long, y_VisitVersion int, revenue long",
-}
-
-
-def append(folder: Path, name: str, *rows: tuple[object, ...]) -> None:
-    with open_store(folder) as store:
-        table = store.table(name, SCHEMAS[name])
-        table.append([dict(zip(table.schema.names, row, strict=True)) for row in rows])
 
 
 @pytest.fixture(scope="session")

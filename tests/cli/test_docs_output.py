@@ -1,7 +1,7 @@
 """What docs/ shows as the output of a command, or as the value of an expression, is what comes out.
 
 A block is compared if its first line is a command (`$ seamark …`) or an expression (`>>> …`). The comment above it
-names the stage, a project of tests/cli/stages.py: `<!-- stage: renamed -->`. Hashes, times, durations, sizes and
+names the stage, a project of tests/support/stages.py: `<!-- stage: renamed -->`. Hashes, times, durations, sizes and
 folders may differ, and a line `…` stands for lines that are left out. With SEAMARK_WRITE_DOCS=1 in the environment
 blocks that differ are written anew.
 """
@@ -20,7 +20,7 @@ from pathlib import Path
 from pprint import pformat
 
 import pytest
-from tests.cli.stages import STAGES, store_at
+from tests.support.stages import STAGES, store_at
 
 from seamark.control import BlockEntry
 

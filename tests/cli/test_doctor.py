@@ -3,7 +3,7 @@
 import sqlite3
 
 import pytest
-from tests.control.older_database import make_version_1, version_on_disk
+from tests.support.older_database import make_version_1, version_on_disk
 
 from seamark import DataStore
 

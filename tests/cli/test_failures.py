@@ -1,15 +1,10 @@
 """Keys that stand failed: what `run` ends with, what `failures` lists, and what the log says of them."""
 
-import importlib.util
 import json
-from pathlib import Path
 
 import pytest
-from tests.readers import read_only, run_as_reader
-
-_spec = importlib.util.spec_from_file_location("test_json", Path(__file__).with_name("test_json.py"))
-json_page = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(json_page)
+from tests.support.json_page import assert_same_shape
+from tests.support.readers import read_only, run_as_reader
 
 
 def failures_of(call, *words):
@@ -75,7 +70,7 @@ def test_failures_lists_error_tries_and_next_try(call, blog, write):
     ]
     assert "no way" in told.out
     document = call("failures", "process_posts", "--json").document
-    json_page.assert_same_shape("failures", document)
+    assert_same_shape("failures", document)
     assert [(entry["key"], entry["attempts"], entry["is_due"]) for entry in document["failures"]] == [
         ({"post_id": 1}, 1, True),
         ({"post_id": 2}, 1, True),
@@ -91,7 +86,7 @@ def test_failures_lists_error_tries_and_next_try(call, blog, write):
     whole = call("failures", "process_posts", "--key", "1", "--errors").out
     assert waiting[0]["error"] in whole  # every line of it
 
-    json_page.assert_same_shape("failures", call("failures", "--json").document)
+    assert_same_shape("failures", call("failures", "--json").document)
 
 
 @pytest.mark.scenario("C50")
@@ -168,7 +163,7 @@ def part_of(folder, mode):
     import runpy
 
     import pandas as pd
-    from tests.cli.conftest import surroundings_kept
+    from tests.support.cli import surroundings_kept
 
     import seamark as sm
 

@@ -6,7 +6,7 @@ import sqlite3
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.cli.conftest import open_store
+from tests.support.cli import open_store
 
 
 def change(project, statement, *values):

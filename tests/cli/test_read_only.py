@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.readers import files_of, read_only, run_as_reader
+from tests.support.readers import files_of, read_only, run_as_reader
 
 LOOKS = [
     "ls", "status", "plan", "log posts", "log process_posts --runs", "show posts", "failures", "heads", "verify --rows",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from rich.cells import cell_len
-from tests.cli.conftest import surroundings_kept
+from tests.support.cli import surroundings_kept
 
 from seamark import DataStore
 from seamark.clock import commit_time

@@ -1,15 +1,11 @@
 """Sinks on the command line: what `run` sends, what `status` says is waiting, and what is in the way."""
 
-import importlib.util
 from pathlib import Path
 
 import pytest
+from tests.support.json_page import assert_same_shape
 
 from seamark import ClickHouseSink
-
-_spec = importlib.util.spec_from_file_location("test_json", Path(__file__).with_name("test_json.py"))
-json_page = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(json_page)
 
 SINK = '\nds.sink("{table}", sm.ClickHouseSink("{url}", table="copy"), name="out")\n'
 
@@ -25,7 +21,7 @@ def test_run_sends_and_status_tells_what_waits(call, project):
     target = add_sink(project)
 
     waiting = call("status", "--json", folder=project)
-    json_page.assert_same_shape("status", waiting.document)
+    assert_same_shape("status", waiting.document)
     (state,) = waiting.document["sinks"]
     assert (state["name"], state["position"], state["pending_blocks"], state["pending_records"]) == ("out", None, 2, 6)
     assert "out" in call("status").out
@@ -40,7 +36,7 @@ def test_run_sends_and_status_tells_what_waits(call, project):
 
     assert call("run", "out").out == "✓ Nothing to do: 1 sink up to date.\n"
     again = call("run", "--json").document
-    json_page.assert_same_shape("run", again)
+    assert_same_shape("run", again)
     assert (again["ok"], again["sinks"][0]["blocks"]) == (True, 0)
     assert call("status", "--json").document["sinks"][0]["pending_blocks"] == 0
 
@@ -52,7 +48,7 @@ def test_a_sink_that_cannot_send_is_told_without_its_secret(call, project):
     assert told.code == 1
     assert "✗ out could not go on: sink 'out': clickhouse://no-such-host.invalid:8123/db cannot be reached" in told.out
     document = call("run", "--json").document
-    json_page.assert_same_shape("run", document)
+    assert_same_shape("run", document)
     (sink,) = document["sinks"]
     assert (document["ok"], sink["error"]["type"], sink["position"]) == (False, "SinkUnavailable", None)
     status = call("status", "--json")
@@ -73,7 +69,7 @@ def test_status_tells_what_stopped_a_sink_until_it_has_sent(call, project, monke
     words = told.out[told.out.index("✗ out could") : told.out.index("Last runs")].split()
     assert {"Nothing", "was", "sent.", "Hint:", "create=True."} <= set(words)  # wrapped between words
     document = call("status", "--json").document
-    json_page.assert_same_shape("status", document)
+    assert_same_shape("status", document)
     assert document["sinks"][0]["error"].startswith("sink 'out': table 'copy' of ")
     assert [(run["step"], run["mode"], run["outcome"]) for run in document["runs"]][:2] == [
         ("sink:out", "send", "failed")

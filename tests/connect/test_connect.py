@@ -3,14 +3,14 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from tests.support import SUPPORT
 
 
 @pytest.mark.long
 def test_a_tables_life_through_spark_connect(tmp_path):
-    story = Path(__file__).with_name("story.py")
+    story = SUPPORT / "connect_story.py"
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     told = subprocess.run(
         [sys.executable, story, tmp_path], capture_output=True, text=True, check=False, env=environment

@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import text
+from tests.support import SUPPORT
 
 from seamark import DataStore, faults
 from seamark.control import Control
@@ -34,7 +34,7 @@ def records(store: DataStore, table: str) -> list[tuple[int, int]]:
 
 @pytest.mark.scenario("T30")
 def test_two_processes_append_fifty_times_each(control_url, warehouse, open_store):
-    worker = Path(__file__).with_name("append_worker.py")
+    worker = SUPPORT / "append_worker.py"
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     started = [
         subprocess.Popen([sys.executable, worker, control_url, warehouse, str(first), "50"], **pipes)

@@ -3,7 +3,7 @@
 import sqlite3
 
 import pytest
-from tests.control.older_database import VERSION_1
+from tests.support.older_database import VERSION_1
 
 from seamark.control import CommitRequest, Control, CoveredKey, FailedKey, RunRecord
 

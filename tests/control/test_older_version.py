@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select, text
-from tests.control.older_database import LONG_KEY, make_version_1, plain_engine, plainly, reader_of, version_on_disk
+from tests.support.older_database import LONG_KEY, make_version_1, plain_engine, plainly, reader_of, version_on_disk
 
 from seamark.control import Adoption, Control
 from seamark.control.schema import SCHEMA_VERSION, metadata, seamark_schema, transform_input_offset

@@ -6,8 +6,8 @@ import sqlite3
 
 import pytest
 from sqlalchemy import create_engine, inspect
-from tests.control.older_database import VERSION_1
-from tests.readers import files_of, read_only, run_as_reader
+from tests.support.older_database import VERSION_1
+from tests.support.readers import files_of, read_only, run_as_reader
 
 from seamark.control import Control
 from seamark.control.schema import SCHEMA_VERSION

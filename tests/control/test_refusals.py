@@ -2,7 +2,7 @@
 
 import pytest
 from sqlalchemy import make_url, select, text
-from tests.control.older_database import plain_engine, reader_of
+from tests.support.older_database import plain_engine, reader_of
 
 from seamark.control import Control
 from seamark.control.schema import lease

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 from sqlalchemy import inspect, select, text
-from tests.control.older_database import make_version_1, plainly, version_on_disk
+from tests.support.older_database import make_version_1, plainly, version_on_disk
 
 from seamark.control import Control, upgrade
 from seamark.control.schema import SCHEMA_VERSION, metadata, seamark_schema

@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.support import SUPPORT
 
 from seamark import DataStore, faults
 from seamark.ledger.objects import ChainFiles
@@ -39,7 +40,7 @@ class Site:
             return store.table("clicks").append(numbers(first, count))
 
     def run_writer(self, first: int, count: int, *, at: str = "", after: int = 0) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, Path(__file__).with_name("writer.py"), self.control, self.warehouse]
+        command = [sys.executable, SUPPORT / "writer.py", self.control, self.warehouse]
         command += [str(number) for number in (first, count, after)]
         environment = os.environ | {"SEAMARK_KILL_AT": at}
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=100)
@@ -222,7 +223,7 @@ def test_a_write_that_was_taken_for_dead_is_done_again(site, monkeypatch):
 @pytest.fixture
 def writers(site):
     """Starts a writer, given its first number, how many, and after how many steps it is killed; gives its exit code."""
-    command = [sys.executable, Path(__file__).with_name("writer.py")]
+    command = [sys.executable, SUPPORT / "writer.py"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
 
         def write(*numbers: int) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import random
 import shutil
@@ -17,13 +16,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.support import SUPPORT, diff_program
 
 import seamark as sm
 
-PROGRAM = Path(__file__).with_name("diff_program.py")
-_spec = importlib.util.spec_from_file_location("diff_program", PROGRAM)
-diff_program = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(diff_program)
+PROGRAM = SUPPORT / "diff_program.py"
 
 POINTS = ["slices-staged", "blocks-staged", "in-transaction", "committed", "mirrored", "fold-begins", "fold-written"]
 TABLES = ("visits_state", "visits_visit_log_slow")

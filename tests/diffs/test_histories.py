@@ -6,27 +6,19 @@ changed between runs, and some diffs have a column that no visit changes.
 
 from __future__ import annotations
 
-import importlib.util
 import random
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.support.diff_oracle import Entry, Log, Oracle
 
-_spec = importlib.util.spec_from_file_location("oracle_of_diffs", Path(__file__).with_name("oracle.py"))
-oracle = importlib.util.module_from_spec(_spec)
-sys.modules["oracle_of_diffs"] = oracle
-_spec.loader.exec_module(oracle)
-
-Entry, Log, Oracle = oracle.Entry, oracle.Log, oracle.Oracle
 MULTIPLIER = 20
 BAD = (MULTIPLIER, -1, None, 999)
 RULES = {"title": "overwrite", "first": "keep", "revenue": "sum", "cost": "max", "goals": "append", "fee": "sum"}

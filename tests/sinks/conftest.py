@@ -12,7 +12,8 @@ from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
-from tests.sinks.visits import Visits
+from tests.support import SUPPORT
+from tests.support.sink_visits import Visits
 
 import seamark as sm
 
@@ -43,7 +44,7 @@ USER, PASSWORD = "carrier", "s3cret/@:x"
 def http_engine(tmp_path_factory) -> Iterator[int]:
     """The port of a ClickHouse behind HTTP, in a process of its own."""
     folder = tmp_path_factory.mktemp("http") / "clickhouse"
-    program = Path(__file__).with_name("http_clickhouse.py")
+    program = SUPPORT / "http_clickhouse.py"
     command = [sys.executable, program, folder, USER, PASSWORD]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield int(process.stdout.readline())

@@ -7,7 +7,7 @@ import shutil
 import pyarrow as pa
 import pytest
 from sqlalchemy import update
-from tests.sinks.visits import Visits
+from tests.support.sink_visits import Visits
 
 import seamark as sm
 from seamark.control.schema import sink_position

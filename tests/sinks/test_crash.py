@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import random
 import signal
@@ -14,13 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.support import SUPPORT, sink_program
 
 import seamark as sm
 
-PROGRAM = Path(__file__).with_name("sink_program.py")
-_spec = importlib.util.spec_from_file_location("sink_program", PROGRAM)
-sink_program = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(sink_program)
+PROGRAM = SUPPORT / "sink_program.py"
 
 POINTS = ["sink-block-read", "sink-block-sent", "sink-block-marked", "sink-position-kept"]
 

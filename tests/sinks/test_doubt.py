@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.sinks.visits import Visits, stop_at
+from tests.support.sink_visits import Visits, stop_at
 
 import seamark as sm
 from seamark.errors import InvalidSink, TargetConflict

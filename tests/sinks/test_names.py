@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 from sqlalchemy import delete
-from tests.sinks.visits import Visits, stop_at
+from tests.support.sink_visits import Visits, stop_at
 
 import seamark as sm
 from seamark.control.schema import sink_position

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.support import SUPPORT
 
 from seamark.ledger.verify.footer import group_sizes
 from seamark.tables import small
@@ -283,7 +284,7 @@ def test_the_rows_that_fit_are_counted_from_the_largest(tmp_path):
 
 def peak_of(tmp_path: Path, rows: int, timeout: float) -> int:
     """The most memory, in MiB, that the driver's Python held while rows of a megabyte went through every verb."""
-    program = [sys.executable, str(Path(__file__).with_name("large_rows.py")), str(tmp_path), str(rows)]
+    program = [sys.executable, str(SUPPORT / "large_rows.py"), str(tmp_path), str(rows)]
     ended = subprocess.run(
         program, cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True, timeout=timeout, check=False
     )

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
-from tests.readers import files_of
+from tests.support.readers import files_of
 
 import seamark as sm
 from seamark.errors import SchemaChangeRefused

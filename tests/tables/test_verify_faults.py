@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests.tables.faults import Fault, FaultyStore
+from tests.support.faults import Fault, FaultyStore
 
 import seamark as sm
 from seamark.config import load_config

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
@@ -16,13 +15,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.support import SUPPORT, step_program
 
 import seamark as sm
 
-PROGRAM = Path(__file__).with_name("step_program.py")
-_spec = importlib.util.spec_from_file_location("step_program", PROGRAM)
-step_program = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(step_program)
+PROGRAM = SUPPORT / "step_program.py"
 
 POINTS = ["slices-staged", "blocks-staged", "in-transaction", "committed", "mirrored", "fold-begins", "fold-written"]
 Row = tuple[Any, ...]

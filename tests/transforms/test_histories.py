@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
+from tests.support import killed_workers, more_shapes, shapes_of_inputs, shapes_of_steps
+from tests.support import ways_of_frames as ways
 
 import seamark as sm
 
+for module in (killed_workers, shapes_of_steps, more_shapes, shapes_of_inputs):
+    cloudpickle.register_pickle_by_value(module)  # executors do not find it
 
-def _module(name: str) -> ModuleType:
-    """A module beside this file, whose functions travel to the executors by value: nobody finds it there."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    sys.modules[name] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    cloudpickle.register_pickle_by_value(module)
-    return module
-
-
-_module("killed_workers")
-SHAPES = _module("shapes_of_steps").SHAPES | _module("more_shapes").MORE_SHAPES
-SHAPES |= _module("shapes_of_inputs").INPUT_SHAPES
-ways = _module("ways_of_frames")
+SHAPES = shapes_of_steps.SHAPES | more_shapes.MORE_SHAPES | shapes_of_inputs.INPUT_SHAPES
 Row = tuple[Any, ...]
 ZONES = ("UTC", "America/Los_Angeles", "Pacific/Kiritimati")
 OPTIONS = {"batch_rows": (2, 3, 1_000), "batch_keys": (2, 1_000), "commit": ("batch", "run")}

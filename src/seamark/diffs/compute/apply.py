@@ -1,7 +1,7 @@
 """The logs of a run applied one after another: what stood of each visit, what it becomes, and the records in between.
 
 Everything is columns of one row per visit, so that a run is one pass whatever the number of logs. A level is what is
-known of the visit after a log: the columns that `visit_columns.py` names, and a column `state …` for each of the state's.
+known of the visit after a log: the columns that `visit_columns.py` names, and `state …` for each of the state's.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 from pyspark.sql import functions as F
-from shapes_of_steps import (
+from tests.support.shapes_of_steps import (
     IDS,
     NUMBERS,
     PANDAS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pandas as pd
-from shapes_of_steps import (
+from tests.support.shapes_of_steps import (
     IDS,
     NUMBERS,
     PANDAS,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
-from killed_workers import killed_once, through_a_worker
 from pyspark.sql import functions as F
+from tests.support.killed_workers import killed_once, through_a_worker
 
 import seamark as sm
 

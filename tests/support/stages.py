@@ -10,8 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
-from tests.cli.conftest import TOML, open_store, surroundings_kept
-from tests.cli.test_diffs import VISITS, append
+from tests.support.cli import TOML, VISITS, append, open_store, surroundings_kept
 
 import seamark.cli
 from seamark import DataStore
