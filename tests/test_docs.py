@@ -41,3 +41,13 @@ def test_the_first_program_has_at_most_fifteen_lines() -> None:
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     broken = [link for link in LINK.findall(page.read_text(encoding="utf-8")) if not (page.parent / link).exists()]
     assert broken == []
+
+
+def test_the_files_that_the_architecture_names_exist() -> None:
+    package, page = ROOT / "src" / "seamark", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([a-z_/]+(?:\.py|/))`", page)
+    assert len(named) > 60
+    rooms = [folder for line in page.splitlines() if (folder := re.match(r"\| `([a-z]+)/`", line))]
+    inside = {f"{room[1]}/{name}" for room in rooms for name in re.findall(r"`([a-z]+/)`", room.string)[1:]}
+    places = inside | {name for name in named if name.endswith(".py") or f"| `{name}`" in page}
+    assert [name for name in sorted(places) if not (package / name).exists()] == []
