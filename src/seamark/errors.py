@@ -22,12 +22,16 @@ def did_you_mean(name: str, known: Sequence[str], what: str) -> str:
 
 
 class SeamarkError(Exception):
-    """The base of all of Seamark's errors. `message` says what happened, `hint` what to do next."""
+    """The base of all of Seamark's errors. `message` says what happened, `hint` what to do next.
 
-    def __init__(self, message: str, hint: str | None = None) -> None:
-        self.message = message
+    `outcome` is the end of the message, what was left as it was, where others may know better; `what` is the rest.
+    """
+
+    def __init__(self, message: str, hint: str | None = None, *, outcome: str | None = None) -> None:
+        self.what = message
+        self.message = f"{message} {outcome}" if outcome else message
         self.hint = hint
-        super().__init__(f"{message} Hint: {hint}" if hint else message)
+        super().__init__(f"{self.message} Hint: {hint}" if hint else self.message)
 
 
 class SeamarkWarning(UserWarning):
@@ -43,6 +47,8 @@ def warn(log: logging.Logger, text: str, kind: type[SeamarkWarning], stacklevel:
         log.warning("%s", text)
     warnings.warn(text, kind, stacklevel=stacklevel + 1)
 
+
+NOTHING_WRITTEN = "Nothing was written."
 
 # --- the project and its surroundings ---------------------------------------------------------------------------------
 

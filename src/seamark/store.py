@@ -17,7 +17,8 @@ from seamark.config import Config, load_config
 from seamark.control import GRACE_SECONDS, Control, LiveRun, RunTotals, TableHead
 from seamark.diffs.compute.merge import Rule
 from seamark.diffs.declare.checks import resolve_diff
-from seamark.diffs.declare.spec import KEEP_GONE, DiffOptions
+from seamark.diffs.declare.declaration import DiffDeclaration
+from seamark.diffs.declare.spec import KEEP_GONE
 from seamark.diffs.diff import Diff
 from seamark.diffs.origins import log_records
 from seamark.errors import ConfigError, HeadMismatch, NoSuchRow, UnknownTable
@@ -250,9 +251,8 @@ class DataStore:
         a rule is overwritten by what is not NULL. `constant` names columns that no visit changes, so that a target may
         be ordered by them as well. docs/diffs.md tells what the others do.
         """
-        spec = resolve_diff(
-            self._known_table,
-            name,
+        declared = DiffDeclaration(
+            name=name,
             key=key,
             fast_version=fast_version,
             multiplier=multiplier,
@@ -262,21 +262,28 @@ class DataStore:
             ttl=ttl,
             deleted=deleted,
             fast_deletes=fast_deletes,
+            keep_gone=keep_gone,
             version=version,
             constant=constant,
-            keep_gone=keep_gone,
-            options=DiffOptions(keep_intermediate, fail_fast, max_failed_keys, on_change),
+            keep_intermediate=keep_intermediate,
+            fail_fast=fail_fast,
+            max_failed_keys=max_failed_keys,
+            on_change=on_change,
         )
+        return self._add_diff(declared, sink)
+
+    def _add_diff(self, declared: DiffDeclaration, sink: Outlet | None) -> Diff:
+        spec = resolve_diff(declared, self._known_table)
         diff = Diff(self._context, spec, self._pipeline.makers, self.config.scheduler.wait)
         self._pipeline.include(diff)
-        declared = dict(self._declared)
+        before = dict(self._declared)
         try:
             for written in spec.written:
                 self.table(written.name, written.schema.arrow, list(written.schema.key) or None)
             if sink is not None:
                 self.sink(spec.visit_log_slow.name, sink)
         except Exception:  # a sink that is none at all is refused by whatever Python makes of it
-            self._declared = declared
+            self._declared = before
             self._pipeline.exclude(diff)
             raise
         return diff

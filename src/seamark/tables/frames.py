@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seamark.errors import BadValue, FrameMismatch, NullKey
+from seamark.errors import NOTHING_WRITTEN, BadValue, FrameMismatch, NullKey
 from seamark.tables.schema.convert import (
     ValueDoesNotFit,
     convert_array,
@@ -116,7 +116,8 @@ def to_arrow(table: str, frame: object) -> pa.Table:
         return _from_pandas(table, frame)  # type: ignore[arg-type]
     if isinstance(frame, list | tuple) and not frame:
         raise FrameMismatch(
-            f"table '{table}' was given an empty list, which has no columns. Nothing was written.",
+            f"table '{table}' was given an empty list, which has no columns.",
+            outcome=NOTHING_WRITTEN,
             hint="give an empty frame that has the table's columns, if you really mean no rows.",
         )
     if isinstance(frame, list | tuple) and all(isinstance(row, Mapping) for row in frame):
@@ -125,7 +126,8 @@ def to_arrow(table: str, frame: object) -> pa.Table:
             table, [(str(name), [row.get(name) for row in frame]) for name in names], from_pandas=False
         )
     raise FrameMismatch(
-        f"table '{table}' was given a {type(frame).__name__}. Nothing was written.",
+        f"table '{table}' was given a {type(frame).__name__}.",
+        outcome=NOTHING_WRITTEN,
         hint="give a Spark, pandas or Arrow frame, or a list of dicts.",
     )
 
@@ -237,8 +239,8 @@ def bad_value(table: str, column: Column, value: str) -> BadValue:
         room = f"{kind.precision - kind.scale} digits before the point and {kind.scale} after it"
         hint = f"round it, or give a `decimal.Decimal`; the column has room for {room}."
     return BadValue(
-        f"table '{table}': the value {value} does not fit column '{column.name}', which is {spark_name(kind)}. "
-        "Nothing was written.",
+        f"table '{table}': the value {value} does not fit column '{column.name}', which is {spark_name(kind)}.",
+        outcome=NOTHING_WRITTEN,
         hint=hint,
     )
 
@@ -255,7 +257,8 @@ def refuse_nulls(table: str, nulls: Mapping[str, int]) -> None:
             f"column '{name}' is NULL in {count} row{'s' * (count != 1)}" for name, count in found.items()
         )
         raise NullKey(
-            f"table '{table}': {listed}. Nothing was written.",
+            f"table '{table}': {listed}.",
+            outcome=NOTHING_WRITTEN,
             hint="key columns and columns declared NOT NULL need a value in every row.",
         )
 
@@ -319,7 +322,9 @@ def _mismatch(table: str, issues: list[str], wrong: Sequence[Column] = ()) -> Fr
     if wrong and len(wrong) == len(issues):
         hint = f"convert it before it is written, for example with {_conversion(wrong[0])}."
     return FrameMismatch(
-        f"the frame does not fit table '{table}': {'; '.join(issues)}. Nothing was written.", hint=hint
+        f"the frame does not fit table '{table}': {'; '.join(issues)}.",
+        outcome=NOTHING_WRITTEN,
+        hint=hint,
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from seamark.control import TableHead
-from seamark.errors import InvalidSchema, WrongVerb
+from seamark.errors import NOTHING_WRITTEN, InvalidSchema, WrongVerb
 from seamark.ledger import DatasetKind
 from seamark.tables.care.fold import FoldReport, fold_table
 from seamark.tables.computed import computed, in_files
@@ -129,7 +129,8 @@ class Table:
         """Add the rows of a frame to an append-only table, in the frame's order."""
         if self.key:
             raise WrongVerb(
-                f"table '{self.name}' has a key, {', '.join(self.key)}: `append` does not fit it. Nothing was written.",
+                f"table '{self.name}' has a key, {', '.join(self.key)}: `append` does not fit it.",
+                outcome=NOTHING_WRITTEN,
                 hint="use `upsert`, `replace` or `delete`.",
             )
         rows = check_frame(self.name, self.schema, frame)
@@ -139,7 +140,8 @@ class Table:
         """Say that nothing older than this is expected any more; gives None if the watermark stands there already."""
         if not isinstance(moment, datetime):
             raise InvalidSchema(
-                f"table '{self.name}': a watermark is a datetime, not {moment!r}. Nothing was written.",
+                f"table '{self.name}': a watermark is a datetime, not {moment!r}.",
+                outcome=NOTHING_WRITTEN,
                 hint="give a datetime; one without a time zone is taken as UTC.",
             )
         in_utc = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
@@ -189,7 +191,8 @@ class Table:
     def _only_keyed(self, verb: str, fitting: str) -> None:
         if not self.key:
             raise WrongVerb(
-                f"table '{self.name}' is append-only, so `{verb}` does not fit it. Nothing was written.",
+                f"table '{self.name}' is append-only, so `{verb}` does not fit it.",
+                outcome=NOTHING_WRITTEN,
                 hint=f"use `{fitting}`, or declare the table with a key.",
             )
 
@@ -197,13 +200,15 @@ class Table:
         maker = self._source.context.makers.get(self.name)
         if maker is not None:
             raise WrongVerb(
-                f"table '{self.name}' is derived: step '{maker}' writes it. Nothing was written.",
+                f"table '{self.name}' is derived: step '{maker}' writes it.",
+                outcome=NOTHING_WRITTEN,
                 hint="change the step's inputs, or write to another table.",
             )
         head = self._source.context.control.index.head(self.name)
         if head is not None and head.kind != DatasetKind.ROOT.name.lower():
             raise WrongVerb(
-                f"table '{self.name}' is derived: a step writes it. Nothing was written.",
+                f"table '{self.name}' is derived: a step writes it.",
+                outcome=NOTHING_WRITTEN,
                 hint="change the step's inputs, or write to another table.",
             )
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import timedelta
 
 import pyarrow as pa
 
 from seamark.diffs.compute.merge import DEFAULT_RULE, NEVER_UNDONE, RULES, MergeColumn, Rule
 from seamark.diffs.declare.complaints import DiffWarning as DiffWarning
 from seamark.diffs.declare.complaints import refused, warn_of_sums, warn_of_timeless_logs
+from seamark.diffs.declare.declaration import DiffDeclaration
 from seamark.diffs.declare.spans import kept_marks, time_to_live
 from seamark.diffs.declare.spec import (
     AT,
-    KEEP_GONE,
     LOG,
     REASON,
     SIGN,
@@ -35,55 +34,46 @@ TableOrName = Table | str
 FindTable = Callable[[str], Table]
 
 
-def resolve_diff(
-    find: FindTable,
-    name: str,
-    *,
-    key: str | Sequence[str],
-    fast_version: str,
-    multiplier: int,
-    logs: Sequence[TableOrName],
-    merge: Mapping[str, Rule] | None,
-    wide: TableOrName | None,
-    ttl: tuple[str, str | timedelta] | None,
-    deleted: str | None,
-    fast_deletes: bool,
-    version: str | None,
-    keep_gone: str | timedelta = KEEP_GONE,
-    options: DiffOptions,
-    constant: str | Sequence[str] = (),
-) -> DiffSpec:
+def resolve_diff(declared: DiffDeclaration, find: FindTable) -> DiffSpec:
     """The diff that a declaration describes, or an error that names what is wrong with it; then nothing was added."""
+    name, fast_version, deleted = declared.name, declared.fast_version, declared.deleted
+    options = DiffOptions(declared.keep_intermediate, declared.fail_fast, declared.max_failed_keys, declared.on_change)
     check_table_name(name)
-    _check_multiplier(name, multiplier)
+    _check_multiplier(name, declared.multiplier)
     _check_options(name, options)
-    keys = (key,) if isinstance(key, str) else tuple(key)
-    tables = [_source(name, given, find) for given in logs]
+    keys = _names(declared.key)
+    tables = [_source(name, given, find) for given in declared.logs]
     _check_logs(name, tables, keys, fast_version)
     sources = _logs(name, tables, keys, deleted)
     set_aside = {*keys, fast_version, *([deleted] if deleted else [])}
-    columns = _columns(name, sources, set_aside, dict(merge or {}))
-    wide_table = _wide(name, wide, find, keys, fast_version, columns, tables[0]) if wide is not None else None
-    _check_names(name, [*keys, fast_version, *(c.name for c in columns)], wide_table)
+    columns = _columns(name, sources, set_aside, dict(declared.merge or {}))
+    wide = None
+    if declared.wide is not None:
+        wide = _wide(name, declared.wide, find, keys, fast_version, columns, tables[0])
+    _check_names(name, [*keys, fast_version, *(c.name for c in columns)], wide)
     spec = DiffSpec(
         name=name,
         key=tuple(tables[0].schema.column(entry) for entry in keys),
         fast_version=tables[0].schema.column(fast_version),
-        multiplier=multiplier,
+        multiplier=declared.multiplier,
         logs=sources,
         columns=columns,
-        wide=wide_table,
-        ttl=time_to_live(name, ttl, columns) if ttl is not None else None,
-        fast_deletes=fast_deletes,
-        version=version,
-        constant=(constant,) if isinstance(constant, str) else tuple(constant),
-        options=replace(options, keep_gone=kept_marks(name, keep_gone)),
+        wide=wide,
+        ttl=time_to_live(name, declared.ttl, columns) if declared.ttl is not None else None,
+        fast_deletes=declared.fast_deletes,
+        version=declared.version,
+        constant=_names(declared.constant),
+        options=replace(options, keep_gone=kept_marks(name, declared.keep_gone)),
     )
     _check_constant(spec)
     _check_mark_names(spec)
     warn_of_sums(spec)
     warn_of_timeless_logs(spec)
     return spec
+
+
+def _names(given: str | Sequence[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 MOST_MULTIPLIER = 1 << 60  # leaves room for six slow versions

@@ -21,17 +21,12 @@ class KeyTrouble(Exception):
     def text(self) -> str:
         """The error in few words, as it can be kept."""
         if isinstance(self.cause, TableError):
-            return without_outcome(self.cause)
+            return self.cause.what
         misfit = misfit_in(self.cause)
         if misfit is None:
             return explained(self.cause)
         column, value = misfit
         return f"the value {value} does not fit column '{column}'"
-
-
-def without_outcome(error: TableError) -> str:
-    """What an error about a frame says, but for what was written: whoever called the function knows that."""
-    return error.message.replace("Nothing was written.", "").strip()
 
 
 def blamed(error: BaseException) -> Exception:

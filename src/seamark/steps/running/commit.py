@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from seamark import faults
 from seamark.clock import commit_time
 from seamark.control import Position, RunRecord, TableHead
-from seamark.errors import ChainRuleBroken, SchemaChangeRefused, SeamarkError, TableError
+from seamark.errors import ChainRuleBroken, ComputeFailed, SchemaChangeRefused, SeamarkError, TableError
 from seamark.ledger import AddData, ChainState, DatasetKind, ExecuteTransform, ExecuteTransformInput, Op
 from seamark.ledger.chain import ChainDraft
 from seamark.spark.frames import empty_frame, spark_frame
@@ -255,9 +255,9 @@ class Committer:
         )
         try:
             return stage_change(output, target, make(plan.last_offset))
+        except ComputeFailed:
+            raise
         except TableError as error:
-            if type(error).__name__ == "ComputeFailed":
-                raise
             raise self._maker.explain(output, error) from error
 
     def _draft(self, output: TableSource, plan: Planned, change: StagedChange, batch: Batch) -> ChainDraft:

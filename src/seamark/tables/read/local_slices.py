@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from seamark.control import BlockEntry
-from seamark.errors import ComputeFailed, ObjectMissing
+from seamark.errors import NOTHING_WRITTEN, ComputeFailed, ObjectMissing
 from seamark.tables import small
 from seamark.tables.read.rows import TableSource, count_records
 from seamark.tables.row_bytes import fixed_width
@@ -52,7 +52,8 @@ def _read_slice(source: TableSource, block: BlockEntry, wanted: pa.Schema, most:
         raise ObjectMissing("data", block.slice_hash or "", str(data.folder)) from None
     except (OSError, pa.ArrowInvalid) as error:
         raise ComputeFailed(
-            f"table '{source.name}': the slice {block.slice_hash} cannot be read: {error}. Nothing was written.",
+            f"table '{source.name}': the slice {block.slice_hash} cannot be read: {error}.",
+            outcome=NOTHING_WRITTEN,
             hint=f"`seamark verify {source.name}` tells whether it is damaged.",
         ) from error
     if found is None:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from seamark.errors import ComputeFailed
+from seamark.errors import NOTHING_WRITTEN, ComputeFailed
 from seamark.ledger import Op
 from seamark.spark.causes import SPARK_ERRORS, Fault, explained, fault_of
 from seamark.spark.frames import spark_frame
@@ -162,7 +162,8 @@ def spark_errors_explained(
             column, value = misfit
             raise bad_value(source.name, source.schema.column(column), value) from None
         raise ComputeFailed(
-            f"table '{source.name}': Spark failed while it {doing}: {explained(error)} Nothing was written.",
+            f"table '{source.name}': Spark failed while it {doing}: {explained(error)}",
+            outcome=NOTHING_WRITTEN,
             hint=_WHERE_TO_LOOK if fault_of(error) is Fault.SURROUNDINGS else hint,
         ) from error
 

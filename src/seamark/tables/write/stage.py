@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from seamark.clock import from_millis, to_millis
-from seamark.errors import DuplicateKey
+from seamark.errors import NOTHING_WRITTEN, DuplicateKey
 from seamark.spark.causes import OWN_TROUBLE
 from seamark.tables.context import TableContext
 from seamark.tables.frames import quoted, refuse_nulls
@@ -217,7 +217,8 @@ def refuse_doubled_key(table: str, key: object) -> None:
     """Refuse a change in which a key stands twice."""
     if key is not None:
         raise DuplicateKey(
-            f"table '{table}': the key {_shown(key)} is in the frame more than once. Nothing was written.",
+            f"table '{table}': the key {_shown(key)} is in the frame more than once.",
+            outcome=NOTHING_WRITTEN,
             hint="keep one row a key, for instance with dropDuplicates or a window function.",
         )
 

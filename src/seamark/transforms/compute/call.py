@@ -19,7 +19,7 @@ from seamark.spark.frames import arrow_rows, spark_frame
 from seamark.steps.rows.fetch import OFFSET
 from seamark.steps.rows.keys import comparable
 from seamark.steps.rows.scope import AllKeys, KeyRange, KeyValues, Scope, filter_rows, held_rows, outside
-from seamark.steps.running.blame import KeyTrouble, blamed, without_outcome
+from seamark.steps.running.blame import KeyTrouble, blamed
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame, OtherKinds, SparkFrame, check_returned_frame, quoted
@@ -118,7 +118,7 @@ def check_output(shape: Shape, output: TableSource, frame: Any) -> CheckedFrame:
 def bad_output(shape: Shape, output: TableSource, error: TableError) -> BadOutput:
     """An error about a frame as one that names the step and the output."""
     return BadOutput(
-        f"step '{shape.step}' gave what its output '{output.name}' cannot take: {without_outcome(error)} "
+        f"step '{shape.step}' gave what its output '{output.name}' cannot take: {error.what} "
         "Nothing of this batch was written.",
         hint=error.hint,
     )

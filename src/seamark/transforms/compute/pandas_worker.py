@@ -92,7 +92,7 @@ class Worker:
         try:
             rows = list(self._rows(answer))
         except TableError as error:
-            text = error.message.replace("Nothing was written.", "").strip()
+            text = error.what
             # A value that does not fit is that of some key; columns that are not there are missing for all of them.
             if by_value or isinstance(error, BadValue | OtherKinds):
                 yield from self._blame(function, chunk, starts, fixed, text, by_value=True)
