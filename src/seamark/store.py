@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property
@@ -21,14 +20,13 @@ from seamark.diffs.declare.declaration import DiffDeclaration
 from seamark.diffs.declare.spec import KEEP_GONE
 from seamark.diffs.diff import Diff
 from seamark.diffs.origins import log_records
-from seamark.errors import ConfigError, HeadMismatch, NoSuchRow, UnknownTable
+from seamark.errors import ConfigError, HeadMismatch, NoSuchRow
 from seamark.ledger.verify import OnBlock, VerifyReport
 from seamark.sinks.plan import SinkPlan
 from seamark.sinks.registry import SinkRegistry
 from seamark.sinks.run import OnSent, Sink
 from seamark.sinks.target import Asked, Outlet
 from seamark.spark import quiet_query_errors, spark_session
-from seamark.steps.past.replay import count_without_step
 from seamark.steps.past.why import Provenance, provenance
 from seamark.steps.rows.changelist import ChangeList
 from seamark.steps.running.observe import OnBatch, silent
@@ -39,12 +37,11 @@ from seamark.steps.standing.offsets import OffsetTable
 from seamark.tables.care.collect import CollectReport, collect_garbage
 from seamark.tables.care.fold import FoldReport, fold_where_needed
 from seamark.tables.care.heal import Healed, heal_heads
-from seamark.tables.care.rebuild import RebuildReport, rebuild_control
+from seamark.tables.care.rebuild import RebuildReport, rebuild_store
+from seamark.tables.catalog import Catalog
 from seamark.tables.context import TableContext
 from seamark.tables.kinds import DIFF
 from seamark.tables.read.cache import BaseCache
-from seamark.tables.schema.growth import standing_schema
-from seamark.tables.schema.table_schema import TableSchema, check_evolution, check_table_name, declare
 from seamark.tables.table import Head, Table
 from seamark.tables.verify import normal_heads, verify_tables
 from seamark.tables.write.cuts import CutPlan, SizeLimit
@@ -114,9 +111,9 @@ class DataStore:
             cut=CutPlan(SizeLimit(self.config.block_rows, self.config.block_bytes)),
             rows=self.config.rows,
         )
-        self._declared: dict[str, Table] = {}
+        self._catalog = Catalog(self._context)
         self._pipeline = Pipeline(self._context)
-        self._sinks = SinkRegistry(self._context, self._standing_schema, wait=self.config.scheduler.wait)
+        self._sinks = SinkRegistry(self._context, self._catalog.schema_at, wait=self.config.scheduler.wait)
         self._folded_at: dict[str, int] = {}
         self.healed: tuple[Healed, ...] = heal_heads(self._context)
 
@@ -160,44 +157,19 @@ class DataStore:
         `key` makes it keyed, else it is append-only. A standing table's schema can grow by columns that may be NULL:
         they are read as NULL, and are part of the table from the first write or run on. Declaring writes nothing.
         """
-        check_table_name(name)
-        if schema is None:
-            return self._known_table(name)
-        declared = declare(name, schema, key, event_time)
-        standing = self._standing_schema(self.control.index.head(name))
-        if standing is not None and not check_evolution(name, standing, declared):
-            declared = standing  # the same columns, in the order that the table has them
-        table = Table(self._context, name, declared, changefeeds=dict(changefeeds or {}))
-        self._declared[name] = table
-        return table
+        return self._catalog.declare(name, schema, key, event_time, changefeeds)
 
     def tables(self) -> dict[str, Table]:
         """All tables, declared or stored, by name."""
-        heads = self.control.index.heads()
-        return {name: self._table_at(name, heads.get(name)) for name in sorted({*self._declared, *heads})}
+        return self._catalog.all()
 
     def heads(self) -> dict[str, Head]:
         """Where all tables stand, declared or stored, by name, in one query."""
-        heads = self.control.index.heads()
-        return {name: Head.of(heads.get(name)) for name in sorted({*self._declared, *heads})}
+        return self._catalog.heads()
 
     def table_names(self) -> list[str]:
         """The names of all tables, declared or stored, without looking into any of them."""
-        return sorted({*self._declared, *self.control.index.heads()})
-
-    def _known_table(self, name: str) -> Table:
-        return self._declared.get(name) or self._table_at(name, self.control.index.head(name))
-
-    def _table_at(self, name: str, head: TableHead | None) -> Table:
-        if name in self._declared:
-            return self._declared[name]
-        stored = self._standing_schema(head)
-        if stored is None:
-            raise UnknownTable(name, self.table_names())
-        return Table(self._context, name, stored)
-
-    def _standing_schema(self, head: TableHead | None) -> TableSchema | None:
-        return standing_schema(self._context, head)
+        return self._catalog.names()
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
@@ -218,7 +190,7 @@ class DataStore:
 
     def add(self, step: BatchTransform) -> Step:
         """Add a step; the same as the decorator, without one."""
-        spec = resolve(step, self._known_table)
+        spec = resolve(step, self._catalog.known)
         added = Step(self._context, spec, self._pipeline.makers, self.config.scheduler.wait)
         self._pipeline.include(added)
         return added
@@ -273,17 +245,17 @@ class DataStore:
         return self._add_diff(declared, sink)
 
     def _add_diff(self, declared: DiffDeclaration, sink: Outlet | None) -> Diff:
-        spec = resolve_diff(declared, self._known_table)
+        spec = resolve_diff(declared, self._catalog.known)
         diff = Diff(self._context, spec, self._pipeline.makers, self.config.scheduler.wait)
         self._pipeline.include(diff)
-        before = dict(self._declared)
+        before = dict(self._catalog.declared)
         try:
             for written in spec.written:
                 self.table(written.name, written.schema.arrow, list(written.schema.key) or None)
             if sink is not None:
                 self.sink(spec.visit_log_slow.name, sink)
         except Exception:  # a sink that is none at all is refused by whatever Python makes of it
-            self._declared = before
+            self._catalog.declared = before
             self._pipeline.exclude(diff)
             raise
         return diff
@@ -322,7 +294,7 @@ class DataStore:
         sinks, others = self._sinks.among(steps)
         runs_steps = bool(others) or not steps
         report = self._pipeline.run(others, config, on_batch or silent, on_step) if runs_steps else RunReport()
-        self._pipeline.grow_others([table.source for table in self._declared.values()])
+        self._pipeline.grow_others([table.source for table in self._catalog.declared.values()])
         for name in sinks:
             if on_step is not None:
                 on_step(name)
@@ -383,7 +355,7 @@ class DataStore:
         Of each input at most `most` rows are followed; `NoSuchRow` if the table has no row with this key.
         """
         try:
-            return provenance(self._context, self._known_table(table).source, key, most, _ROWS_BEHIND)
+            return provenance(self._context, self._catalog.known(table).source, key, most, _ROWS_BEHIND)
         except NoSuchRow as missing:
             maker = self._pipeline.maker_of(table)
             if isinstance(maker, Diff) and table == maker.state.name:
@@ -406,7 +378,7 @@ class DataStore:
 
         `adopt` names the sink that has done so until now: this one goes on from its position, and that one no more.
         """
-        known = self._known_table(table.name if isinstance(table, Table) else table)
+        known = self._catalog.known(table.name if isinstance(table, Table) else table)
         maker = self._pipeline.maker_of(known.name)
         asked = Asked(
             known.name, known.schema, getattr(maker, "collapsing_key", ()), getattr(maker, "constant_columns", ())
@@ -445,22 +417,7 @@ class DataStore:
         if table is not None and not chains and expected is None:
             return VerifyReport(0)
         report = verify_tables(self._context, table, rows=rows, replays=replay, expect=expected, on_block=on_block)
-        return report + self._replayed(chains, on_block) if replay else report
-
-    def _replayed(self, chains: Mapping[str, TableHead], on_block: OnBlock | None) -> VerifyReport:
-        """What differs when derived tables are computed again: all tables of a step together, as it made them."""
-        report, by_step = VerifyReport(0), defaultdict[str, dict[str, TableHead]](dict)
-        for name, head in chains.items():
-            maker = self._pipeline.maker_of(name)
-            if maker is not None:
-                by_step[maker.name][name] = head
-            else:  # its step was removed or renamed, or it is a root table, which has no such blocks
-                report += count_without_step(self._context, name, head)
-        for place, (step, heads) in enumerate(by_step.items()):
-            if on_block is not None:
-                on_block(f"{step}, computing its tables again", place, len(by_step))
-            report += self._pipeline.steps[step].replay(heads)
-        return report
+        return report + self._pipeline.replay(chains, on_block) if replay else report
 
     def _chains(self, table: str | None) -> dict[str, TableHead]:
         heads = self.control.index.heads()
@@ -468,24 +425,24 @@ class DataStore:
             return dict(sorted(heads.items()))
         if table in heads:  # the schema is not asked for: it may be the very block that is damaged
             return {table: heads[table]}
-        self._known_table(table)
+        self._catalog.known(table)
         return {}
 
     def fold(self, *tables: str) -> list[FoldReport]:
         """Bring the bases of these tables, or of all, up to their heads."""
         names = tables or sorted(self.control.index.heads())
-        return [self._known_table(name).fold() for name in names]
+        return [self._catalog.known(name).fold() for name in names]
 
     def fold_where_needed(self) -> list[FoldReport]:
         """Fold the tables whose tail has grown past the configured share of the base, or number of slices.
 
         A table that another process folds is left to it, and trouble stands in the report.
         """
-        return fold_where_needed(self._context, lambda name: self._known_table(name).source)
+        return fold_where_needed(self._context, lambda name: self._catalog.known(name).source)
 
     def gc(self, *, dry_run: bool = False, grace: float = GRACE_SECONDS) -> CollectReport:
         """Remove files older than the grace (seconds) that no chain names and no live run has registered."""
-        sources = [self._known_table(name).source for name in sorted(self.control.index.heads())]
+        sources = [self._catalog.known(name).source for name in sorted(self.control.index.heads())]
         return collect_garbage(self._context, sources, grace=grace, dry_run=dry_run)
 
     @staticmethod
@@ -493,10 +450,4 @@ class DataStore:
         control: str | None = None, warehouse: str | Path | None = None, control_schema: str | None = None
     ) -> RebuildReport:
         """Build the control database again from the chains in a warehouse, and say what was restored."""
-        folder = None if warehouse is None else str(warehouse)
-        config = load_config(required=False, control=control, control_schema=control_schema, warehouse=folder)
-        database = Control(config.control, schema=config.control_schema)
-        try:
-            return rebuild_control(database, Path(config.warehouse))
-        finally:
-            database.close()
+        return rebuild_store(control, warehouse, control_schema)

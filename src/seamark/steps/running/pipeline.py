@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
@@ -13,7 +14,8 @@ import pyarrow as pa
 
 from seamark.control import FailedKey, LiveRun, Position, TableHead, outputs_of_lease
 from seamark.errors import InvalidStep, SeamarkError, UnknownStep, moved_offsets_of_diff
-from seamark.ledger.verify import VerifyReport
+from seamark.ledger.verify import OnBlock, VerifyReport
+from seamark.steps.past.replay import count_without_step
 from seamark.steps.rows.changelist import ChangeList, not_read
 from seamark.steps.running.begin import all_tables
 from seamark.steps.running.commit import Maker
@@ -309,6 +311,21 @@ class Pipeline:
         """What a run of these steps would do now, by name in order; what one step changes is news to the next."""
         known = Known.of(self._context)
         return {step.name: step.plan(known) for step in self.in_order(names)}
+
+    def replay(self, chains: Mapping[str, TableHead], on_block: OnBlock | None = None) -> VerifyReport:
+        """What differs when derived tables are computed again: all tables of a step together, as it made them."""
+        report, by_step = VerifyReport(0), defaultdict[str, dict[str, TableHead]](dict)
+        for name, head in chains.items():
+            maker = self.maker_of(name)
+            if maker is not None:
+                by_step[maker.name][name] = head
+            else:  # its step was removed or renamed, or it is a root table, which has no such blocks
+                report += count_without_step(self._context, name, head)
+        for place, (step, heads) in enumerate(by_step.items()):
+            if on_block is not None:
+                on_block(f"{step}, computing its tables again", place, len(by_step))
+            report += self.steps[step].replay(heads)
+        return report
 
     def tables(self) -> Iterator[Table]:
         """The tables that steps write beside their declared outputs."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from seamark.config import load_config
 from seamark.control import BaseVersion, Control, Restored, meanwhile_moved
 from seamark.errors import ChainRuleBroken, LedgerError, StoreError, TableError
 from seamark.ledger import AddData, Block, ExecuteTransform
@@ -152,3 +153,17 @@ def _bases(facts: ChainFacts, blocks: list[NamedBlock]) -> Iterator[BaseVersion]
 def _end(block: Block) -> int | None:
     event = block.event
     return event.last_offset if isinstance(event, AddData | ExecuteTransform) else None
+
+
+def rebuild_store(control: str | None, warehouse: str | Path | None, schema: str | None) -> RebuildReport:
+    """Build the control database again from the chains in a warehouse, and say what was restored.
+
+    What is not given comes from the environment, from `seamark.toml`, or is the default.
+    """
+    folder = None if warehouse is None else str(warehouse)
+    config = load_config(required=False, control=control, control_schema=schema, warehouse=folder)
+    database = Control(config.control, schema=config.control_schema)
+    try:
+        return rebuild_control(database, Path(config.warehouse))
+    finally:
+        database.close()
