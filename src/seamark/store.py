@@ -40,12 +40,12 @@ from seamark.tables.care.heal import Healed, heal_heads
 from seamark.tables.care.rebuild import RebuildReport, rebuild_store
 from seamark.tables.catalog import Catalog
 from seamark.tables.context import TableContext
-from seamark.tables.kinds import DIFF
+from seamark.tables.kinds import DIFF, KINDS
 from seamark.tables.read.cache import BaseCache
-from seamark.tables.table import Head, Table
+from seamark.tables.table import Head, Table, TableOrName
 from seamark.tables.verify import normal_heads, verify_tables
 from seamark.tables.write.cuts import CutPlan, SizeLimit
-from seamark.transforms.declare.declaration import BatchTransform, InputLike, TableOrName, refuse_unknown_options
+from seamark.transforms.declare.declaration import BatchTransform, InputLike, refuse_unknown_options
 from seamark.transforms.declare.spec import resolve
 from seamark.transforms.initialise import initialise_offsets
 from seamark.transforms.origins import input_rows
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-_ROWS_BEHIND = {DIFF: log_records, **dict.fromkeys(("python", "pandas", "sql"), input_rows)}
+_ROWS_BEHIND = {**dict.fromkeys(KINDS, input_rows), DIFF: log_records}
 
 
 class DataStore:

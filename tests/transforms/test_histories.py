@@ -15,7 +15,7 @@ from tests.support import ways_of_frames as ways
 
 import seamark as sm
 
-for module in (killed_workers, shapes_of_steps, more_shapes, shapes_of_inputs):
+for module in (killed_workers, shapes_of_steps, more_shapes, shapes_of_inputs, ways):
     cloudpickle.register_pickle_by_value(module)  # executors do not find it
 
 SHAPES = shapes_of_steps.SHAPES | more_shapes.MORE_SHAPES | shapes_of_inputs.INPUT_SHAPES

@@ -69,6 +69,7 @@ def test_a_value_of_another_kind_fails_its_key_also_where_that_is_tried_alone(
 
     again = step.run_full()  # of this key alone, and so of texts alone
     assert [(key, "'x' is string, expected bigint" in text) for key, text in again.failures] == [('{"id":3}', True)]
+    assert "Nothing was written" not in again.failures[0][1]  # the batch of the other keys was
     prices.upsert([{"id": 7, "x": "seven"}])
     assert [key for key, _ in step.run_full().failures] == ['{"id":7}']
     assert [key for key, _ in step.retry().failures] == ['{"id":3}', '{"id":7}']

@@ -150,7 +150,7 @@ def _from_columns(table: str, columns: Sequence[tuple[str, Any]], *, from_pandas
             issues.append(f"column '{name}' has values of mixed or unknown types ({str(error).splitlines()[0]})")
     if issues:
         mismatch = _mismatch(table, issues)
-        raise OtherKinds(mismatch.message, hint=mismatch.hint)
+        raise OtherKinds(mismatch.what, outcome=NOTHING_WRITTEN, hint=mismatch.hint)
     return pa.Table.from_arrays([_whole(array) for array in arrays], names=names)
 
 
@@ -218,7 +218,7 @@ def _check_local(table: str, columns: list[Column], frame: pa.Table, *, only_key
     if issues:
         mismatch = _mismatch(table, issues, wrong)
         if len(wrong) == len(issues):
-            raise OtherKinds(mismatch.message, hint=mismatch.hint)
+            raise OtherKinds(mismatch.what, outcome=NOTHING_WRITTEN, hint=mismatch.hint)
         raise mismatch
     arrays = [_converted(table, column, frame.column(column.name)) for column in columns]
     schema = pa.schema([pa.field(column.name, column.type, column.nullable) for column in columns])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
@@ -238,3 +238,7 @@ class Table:
 def _of_columns(schema: TableSchema, rows: SparkFrame) -> pa.Schema:
     """The Arrow types of a frame's columns; whether they hold NULLs is yet to be seen."""
     return pa.schema([pa.field(name, schema.column(name).type) for name in rows.frame.columns])
+
+
+TableOrName: TypeAlias = Table | str
+"""A table, or the name by which a store knows it."""

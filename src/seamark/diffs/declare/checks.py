@@ -28,9 +28,8 @@ from seamark.steps.definition.signature import call_misfit
 from seamark.tables.read.rows import TableSource
 from seamark.tables.schema.table_schema import Column, check_table_name
 from seamark.tables.schema.types import spark_name
-from seamark.tables.table import Table
+from seamark.tables.table import Table, TableOrName
 
-TableOrName = Table | str
 FindTable = Callable[[str], Table]
 
 

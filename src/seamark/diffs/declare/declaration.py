@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeAlias
 
 from seamark.diffs.compute.merge import Rule
 from seamark.diffs.declare.spec import KEEP_GONE
-from seamark.tables.table import Table
-
-TableOrName: TypeAlias = Table | str
+from seamark.tables.table import TableOrName
 
 
 @dataclass(frozen=True)

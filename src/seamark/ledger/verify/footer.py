@@ -58,7 +58,7 @@ def group_sizes(data: Bytes) -> list[tuple[int, int]]:
     A text that repeats counts as often as it stands there, however it is stored. `BrokenPages` if the footer is none.
     """
     return [
-        (_number(group, 3), sum(_written_out(chunk.get(3) or {}) for chunk in _list(group, 1)))
+        (_number(group, 3), sum(_written_out(_metadata(chunk)) for chunk in _list(group, 1)))
         for group in _groups(data, _SIZED_FOOTER)
     ]
 
@@ -78,7 +78,8 @@ def _written_out(column: dict[int, Any]) -> int:
     width = _WIDTHS.get(_number(column, 1))
     if width is not None:
         return _number(column, 5) * width
-    counted = (column.get(16) or {}).get(1)
+    sizes = column.get(16)
+    counted = sizes.get(1) if isinstance(sizes, dict) else None
     return counted if isinstance(counted, int) else _number(column, 6)
 
 
@@ -87,9 +88,7 @@ def _row_group(group: dict[int, Any]) -> RowGroup:
 
 
 def _column(chunk: dict[int, Any]) -> ColumnPlace:
-    found = chunk.get(3)
-    if not isinstance(found, dict) or _ENCRYPTED in chunk:
-        raise BrokenPages("its footer does not say where a column lies")
+    found = _metadata(chunk)
     start, dictionary = _number(found, 9), found.get(11)
     if isinstance(dictionary, int) and 0 < dictionary < start:
         start = dictionary
@@ -97,6 +96,13 @@ def _column(chunk: dict[int, Any]) -> ColumnPlace:
     if packed not in _CODECS:
         raise BrokenPages(f"a column is packed in a way that is not known: {packed}")
     return ColumnPlace(start, _number(found, 7), _CODECS[packed])
+
+
+def _metadata(chunk: dict[int, Any]) -> dict[int, Any]:
+    found = chunk.get(3)
+    if not isinstance(found, dict) or _ENCRYPTED in chunk:
+        raise BrokenPages("its footer does not say where a column lies")
+    return found
 
 
 def _list(fields: dict[int, Any], place: int) -> list[dict[int, Any]]:

@@ -184,7 +184,7 @@ def require_source(step: str, function: Callable[..., Any], version: str | None)
 
 
 def function_text(step: str, function: Callable[..., Any], version: str | None) -> FunctionText:
-    """A function's source, and a digest of all that its result depends on: see `function_form`.
+    """A function's source, and a digest of all that its result depends on: see `form.py`.
 
     With a `version` that alone decides, and a function without source is no trouble. What cannot be followed is said
     once.

@@ -11,7 +11,7 @@ from types import ModuleType
 
 from seamark.steps.definition.syntax import NoSource, Sources
 
-log = logging.getLogger("seamark.transforms")
+log = logging.getLogger("seamark.run")
 
 
 @dataclass(frozen=True)

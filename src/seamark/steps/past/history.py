@@ -1,4 +1,4 @@
-"""The past of a derived table: its commits, how each came about, and the step as it was then."""
+"""The past of a derived table: its commits, how each came about, and the definition in force."""
 
 from __future__ import annotations
 

@@ -91,9 +91,9 @@ class _Replay:
         self._findings: list[Finding] = []
 
     def commits(self) -> Iterator[tuple[PastCommit, _Replay]]:
-        """The commits up to the head, oldest first, each with this."""
+        """The commits up to the head, oldest first, each with this; none after one that was found to differ."""
         for commit in past_commits(self._context, self._output.name):
-            if commit.blocks[-1].sequence > self._head.sequence:
+            if self._findings or commit.blocks[-1].sequence > self._head.sequence:
                 return
             yield commit, self
 

@@ -122,7 +122,7 @@ def _behind(
         return Provenance(source.name, key, offset, entry.hash, row=values)
     inputs: list[Provenance] = []
     omitted = 0
-    find = rows_behind.get(definition.kind, _nothing)  # a kind that is not known may be one of a later version's
+    find = rows_behind.get(str(definition.kind), _nothing)  # a kind that is not known may be one of a later version's
     for behind, rows, left in find(context, definition, values, checkpoint.read, most):
         inputs += [_behind(context, behind, one, most, rows_behind) for one in rows]
         omitted += left

@@ -1,4 +1,4 @@
-"""What a small write changes, found on the driver: the same records as `diff` finds in Spark, without the Spark jobs.
+"""What a small write changes, found on the driver: the same records as `compare` finds in Spark, without its jobs.
 
 A write of a thousand rows would spend nearly all of its time in the half dozen jobs of a distributed comparison. Here
 one job fetches what is known of its keys, and Arrow does the rest.

@@ -1,4 +1,4 @@
-"""What a person writes to declare a step and to start it: plain values, checked when the step is added to a store."""
+"""What a person writes to declare a step: plain values, checked when the step is added to a store."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from typing import Any, Literal, TypeAlias
 
 from seamark.errors import InvalidStep, did_you_mean
 from seamark.steps.running.run_config import OnChange
-from seamark.tables.table import Table
+from seamark.tables.table import TableOrName
 
-TableOrName: TypeAlias = Table | str
 JoinType: TypeAlias = Literal["inner", "full"]
-
-
 CommitWay: TypeAlias = Literal["batch", "run"]
 Algorithm: TypeAlias = Literal["v1", "v2"]
 

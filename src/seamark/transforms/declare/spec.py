@@ -21,7 +21,7 @@ from seamark.steps.definition.signature import call_misfit
 from seamark.steps.running.run_config import OnChange
 from seamark.tables.read.rows import TableSource
 from seamark.tables.schema.table_schema import Column, check_table_name
-from seamark.tables.table import Table
+from seamark.tables.table import Table, TableOrName
 from seamark.transforms.compute.call import bad_output
 from seamark.transforms.declare.declaration import (
     Algorithm,
@@ -30,7 +30,6 @@ from seamark.transforms.declare.declaration import (
     ComputeInput,
     InputLike,
     JoinSpec,
-    TableOrName,
 )
 from seamark.transforms.declare.shape import Input, Shape, make_shape
 from seamark.transforms.keys.tracking import KEY, READ_AT, keys_schema, keys_table_name
