@@ -53,6 +53,7 @@ def test_progress_says_what_starts_and_what_is_at_work(blog, write, on_a_termina
     assert "\x1b" not in told.out
 
 
+@pytest.mark.long
 @pytest.mark.scenario("C48")
 def test_a_steps_seconds_do_not_hold_the_start_of_spark(blog, write, call):
     write(blog, "posts", (1, 100, "one"))

@@ -269,6 +269,7 @@ def test_what_does_not_fit_is_used_wrongly_even_if_there_is_nothing_to_do(call, 
 # --- a terminal, and Ctrl-C -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.scenario("C8")
 def test_a_run_shows_its_progress_on_a_terminal_only(blog, write, on_a_terminal, call):
     write(blog, "posts", (1, 100, "one"))
@@ -299,6 +300,7 @@ GATE = """
 """
 
 
+@pytest.mark.long
 @pytest.mark.scenario("C10")
 def test_control_c_leaves_whole_batches_and_the_next_run_goes_on(call, blog, write):
     file = blog / "pipeline.py"

@@ -120,6 +120,7 @@ def test_a_run_is_seen_at_work_and_sigterm_stops_it(call, gated):
     assert call("run").out.startswith("✓ Nothing to do")
 
 
+@pytest.mark.long
 @pytest.mark.scenario("C46")
 def test_a_run_that_was_killed_is_not_at_work_once_its_lease_is_over(call, gated):
     with running(gated, "run") as process:

@@ -154,6 +154,7 @@ def test_a_version_that_is_published_during_a_run_is_taken_back_by_the_next(site
     assert [row[1] for row in site.final()] == [2003]
 
 
+@pytest.mark.long
 @pytest.mark.scenario("D25")
 def test_a_block_that_comes_twice_counts_once_even_after_200_inserts_by_others(site, monkeypatch):
     site.publish((1, 1))

@@ -85,6 +85,7 @@ def records(store: sm.DataStore, table: str) -> pa.Table:
     )
 
 
+@pytest.mark.long
 @pytest.mark.scenario("D13")
 @pytest.mark.scenario("D21")
 @pytest.mark.scenario("D24")

@@ -259,6 +259,7 @@ def test_in_a_large_run_a_deleted_visit_is_not_woken_by_one_that_expired_in_the_
     assert visits.standing() == visits.newest()
 
 
+@pytest.mark.long
 def test_a_diff_with_a_time_to_live_starts_spark_by_itself(tmp_path):
     program = """
 import datetime, seamark as sm

@@ -55,6 +55,7 @@ def rows(first: int, count: int, version: int, seen: list[Any]) -> pa.Table:
     )
 
 
+@pytest.mark.long
 @pytest.mark.scenario("D42")
 @pytest.mark.timeout(1800)
 def test_with_steady_traffic_the_rows_that_are_read_grow_with_the_news(make_visits, clock, spark):

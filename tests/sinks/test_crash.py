@@ -105,6 +105,7 @@ def test_killed_at_any_point_every_record_counts_once(site):
     site.check(rounds)
 
 
+@pytest.mark.long
 @pytest.mark.scenario("F43")
 @pytest.mark.timeout(600)
 def test_killed_ten_times_at_random_every_record_counts_once(site):

@@ -17,6 +17,7 @@ def logical_hashes(table):
     return [(piece.logical_hash, piece.offset_interval) for piece in blocks]
 
 
+@pytest.mark.long
 @pytest.mark.scenario("T55", "L46", "L55")
 def test_slices_are_cut_by_bytes_whatever_the_partitions_and_the_path(
     open_store, spark, clock, told, slices, monkeypatch, set_small, arrow

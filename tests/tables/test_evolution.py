@@ -24,7 +24,7 @@ def test_the_same_schema_again_writes_no_block(dry, open_store, arrow, no_spark)
 
 
 @pytest.mark.scenario("L52")
-@pytest.mark.parametrize("share", [0.0, 10.0], ids=["written anew", "merged"])
+@pytest.mark.parametrize("share", [pytest.param(0.0, marks=pytest.mark.long), 10.0], ids=["written anew", "merged"])
 def test_a_new_column_is_null_in_what_stood_before(ds, open_store, spark, arrow, rows, told, monkeypatch, share):
     monkeypatch.setattr(fold, "MERGE_SHARE", share)
     t = ds.table("t", OLD, key="id")

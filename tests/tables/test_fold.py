@@ -213,7 +213,9 @@ def fold_in_a_child(tmp_path, point):
 
 
 @pytest.mark.scenario("T25")
-@pytest.mark.parametrize(("point", "versions"), [("fold-begins", []), ("fold-written", [0])])
+@pytest.mark.parametrize(
+    ("point", "versions"), [pytest.param("fold-begins", [], marks=pytest.mark.long), ("fold-written", [0])]
+)
 def test_a_fold_that_is_killed_is_ended_by_the_next(tmp_path, open_store, spark, rows, point, versions):
     fold_in_a_child(tmp_path, point)
 
@@ -359,7 +361,9 @@ TYPES = {
 
 
 @pytest.mark.scenario("T58")
-@pytest.mark.parametrize("way", ["merged", "written anew", "appended"])
+@pytest.mark.parametrize(
+    "way", ["merged", *[pytest.param(way, marks=pytest.mark.long) for way in ("written anew", "appended")]]
+)
 def test_columns_of_every_type_are_added_to_a_folded_table(ds, spark, monkeypatch, way):
     """Those that Delta asks a feature for come last, one after another: each is the first to ask."""
     monkeypatch.setattr(fold, "MERGE_SHARE", 10.0 if way == "merged" else 0.0)

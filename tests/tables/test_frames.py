@@ -315,7 +315,9 @@ def as_spark_type():
 
 
 @pytest.mark.scenario("T60")
-@pytest.mark.parametrize("written", [as_words, as_arrow_schema, as_spark_type])
+@pytest.mark.parametrize(
+    "written", [as_words, *[pytest.param(other, marks=pytest.mark.long) for other in (as_arrow_schema, as_spark_type)]]
+)
 def test_fields_with_a_dash_or_a_colon_are_right_in_every_verb(ds, spark, open_store, written, place):
     t = ds.table("t", written(), key="k")
     t.upsert([{"k": 1, "s": ONE}, {"k": 2, "s": TWO}])

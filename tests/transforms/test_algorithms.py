@@ -70,6 +70,7 @@ def tell(posts, profiles):
 # --- two algorithms ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.scenario("X22")
 def test_both_algorithms_select_the_same_keys(open_store, frame, rows, clock):
     twins = Twins(open_store(), frame, rows)

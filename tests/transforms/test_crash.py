@@ -139,6 +139,7 @@ def test_killed_in_the_third_of_five_batches_the_next_run_does_the_other_three(s
     site.check()
 
 
+@pytest.mark.long
 @pytest.mark.scenario("X56")
 def test_killed_in_the_third_of_five_batches_of_one_commit_nothing_is_there(site, tmp_path):
     site.options["commit"] = "run"
@@ -220,6 +221,7 @@ def test_killed_in_any_batch_the_next_run_leaves_the_same_records(site, tmp_path
     site.check()
 
 
+@pytest.mark.long
 @pytest.mark.scenario("X86")
 @pytest.mark.scenario("X89")
 @pytest.mark.timeout(600)

@@ -121,6 +121,7 @@ def few(monkeypatch, set_small):
     set_small(monkeypatch, 2)
 
 
+@pytest.mark.long
 @pytest.mark.scenario("X100")
 def test_a_v1_run_of_many_keys_is_made_again_from_the_records_that_led_to_them(open_store, clock, few):
     store = open_store()

@@ -129,7 +129,7 @@ def test_a_required_input_counts_by_all_key_columns_that_it_shares(ds: sm.DataSt
 
 
 @pytest.mark.parametrize("pandas", [False, True], ids=["for Spark", "for pandas"])
-@pytest.mark.parametrize("in_spark", [False, True], ids=["local", "in Spark"])
+@pytest.mark.parametrize("in_spark", [False, pytest.param(True, marks=pytest.mark.long)], ids=["local", "in Spark"])
 def test_a_key_put_together_from_parts_is_computed_only_if_the_required_input_has_all_of_it(
     ds: sm.DataStore, rows: Any, set_small: Any, monkeypatch: pytest.MonkeyPatch, in_spark: bool, pandas: bool
 ) -> None:
