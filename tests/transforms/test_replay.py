@@ -241,3 +241,22 @@ def test_the_first_block_after_the_seed_tells_inputs_in_order_and_the_function_w
     assert told.function.endswith("process_posts")
     assert told.source.startswith("def process_posts(posts: Any, profiles: Any) -> Any:\n    keys = ")
     assert told.inputs == (("posts", False, ()), ("profiles", False, (("user_id", "id"),)))
+
+
+def test_a_commit_is_computed_once_for_all_tables_that_it_wrote(ds):
+    numbers = ds.table("numbers", "id long", key="id")
+    outputs = [ds.table(name, "id long, twice long", key="id") for name in ("doubled", "doubled_too")]
+    calls = []
+
+    def double(numbers):
+        calls.append(1)
+        found = numbers.selectExpr("id", "2 * id AS twice")
+        return found, found
+
+    ds.add(sm.BatchTransform(double, [numbers], outputs, version="1"))
+    for number in (1, 2):
+        numbers.upsert([{"id": number}])
+        assert ds.run().ok
+    calls.clear()
+    report = ds.verify(replay=True)
+    assert (report.ok, report.replayed, len(calls)) == (True, 4, 2)
