@@ -33,6 +33,7 @@ from seamark.steps.running.observe import OnBatch, silent
 from seamark.steps.running.pipeline import OnStep, Pipeline
 from seamark.steps.running.report import RunReport, StepPlan
 from seamark.steps.running.run_config import OnChange, RunConfig
+from seamark.steps.standing.moves import Move
 from seamark.steps.standing.offsets import OffsetTable
 from seamark.tables.care.collect import CollectReport, collect_garbage
 from seamark.tables.care.fold import FoldReport, fold_where_needed
@@ -215,7 +216,7 @@ class DataStore:
         keep_intermediate: bool = False,
         fail_fast: bool = False,
         max_failed_keys: int = 1_000,
-        on_change: str = "ask",
+        on_change: OnChange = "ask",
     ) -> Diff:
         """Add a diff: what a slow supplier writes to correct the versions that a fast one has written.
 
@@ -314,6 +315,10 @@ class DataStore:
         """
         sinks, others = self._sinks.among(steps)
         return {} if sinks and steps and not others else self._pipeline.plan(others)
+
+    def next_moves(self) -> dict[str, Move]:
+        """What a run of each step would do first, and why, by step in order. Cheaper than `plan`: no key is counted."""
+        return self._pipeline.next_moves()
 
     def plan_sinks(self, *names: str) -> dict[str, SinkPlan]:
         """What a run would carry now, by sink: these, or all. Nothing is sent, and no target is asked."""

@@ -17,6 +17,7 @@ from seamark.errors import HeadMismatch, UsedWrongly
 from seamark.ledger.chain import ChainDraft, walk_back
 from seamark.ledger.objects import ChainFiles
 from seamark.steps.past.checkpoint import Checkpoint, ReadAt
+from seamark.steps.standing.moves import Mode
 from seamark.tables.verify import read_heads, verify_unopened
 from seamark.tables.write.publish import Progress, begin_chain, data_slice, declare_schema, plan_table, publish, writing
 from seamark.tables.write.slices import OpCounts, write_slice
@@ -35,7 +36,7 @@ def feed_out(store: sm.DataStore, failed: FailedKey = FAILED) -> None:
         piece = write_slice(run.folder_of("out"), out.schema, rows, planned.next_offset, moment)
         run.adopt_slices(planned.files, [piece])
         read = {"orders": ReadAt(head.head_hash, head.sequence, head.last_offset)}
-        checkpoint = run.put_checkpoint(planned.files, Checkpoint(STEP, "changes", read, failed=(failed,)).encode())
+        checkpoint = run.put_checkpoint(planned.files, Checkpoint(STEP, Mode.CHANGES, read, failed=(failed,)).encode())
         draft = ChainDraft(planned.state, max(moment, planned.head.system_time) if planned.head else moment)
         begin_chain(draft, ledger.DatasetKind.DERIVATIVE)
         if draft.state.transform is None:

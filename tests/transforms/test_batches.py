@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
@@ -12,33 +12,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.support.pending import NOON, waiting
 
-from seamark.control import BlockEntry, FailedKey, Position
+from seamark.control import FailedKey, Position
 from seamark.steps.past.checkpoint import Checkpoint, RangeMark, ReadAt, decode
 from seamark.steps.rows.keys import columns_of, comparable, distinct, key_texts, keys_of
 from seamark.steps.rows.scope import AllKeys, KeyRange, KeyValues, cut_into_ranges, filter_rows, rest_of_ranges
-from seamark.steps.standing.pins import Pending, Pin, Taken
+from seamark.steps.standing.moves import Mode
+from seamark.steps.standing.pins import Taken
 from seamark.transforms.keys.batches import ALL_KEYS_FLOOR, all_keys_because, cut_batches
-
-NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
-
-
-def waiting(table: str, sizes: list[int], *, done: int = 0, quiet: int = 0) -> Pending:
-    """An input whose blocks have these sizes; the first `done` are incorporated, `quiet` ones without data follow."""
-    blocks, first = [], 0
-    for number, size in enumerate(sizes, start=2):
-        moment = NOON + timedelta(seconds=number)
-        blocks.append(BlockEntry(number, f"{table}{number}", "AddData", moment, first, first + size - 1))
-        first += size
-    offset = first - 1 if sizes else None
-    last = len(sizes) + 1 + quiet
-    pin = Pin(table, f"id of {table}", f"{table}{last}", last, offset, NOON)
-    position = None
-    if done:
-        at = blocks[done - 1]
-        position = Position("step", table, 1.0, at.last_offset, at.sequence, at.hash)
-    return Pending(pin, position, tuple(blocks[done:]))
-
 
 pendings = st.lists(
     st.tuples(st.lists(st.integers(1, 9), max_size=6), st.integers(0, 6), st.integers(0, 2)).map(
@@ -254,7 +236,7 @@ failures = st.builds(
     st.builds(
         Checkpoint,
         step=st.just("step"),
-        mode=st.sampled_from(["changes", "all keys", "retry"]),
+        mode=st.sampled_from(Mode),
         read=by_table,
         taken=st.dictionaries(st.sampled_from(["posts", "profiles"]), st.tuples(offsets, offsets)),
         keys=texts_of_keys,

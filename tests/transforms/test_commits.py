@@ -16,9 +16,10 @@ from seamark.errors import AlreadyRunning, ChainRuleBroken, ControlUnavailable, 
 from seamark.ledger import ExecuteTransform, Op
 from seamark.steps.rows.scope import AllKeys
 from seamark.steps.standing.known import Known
+from seamark.steps.standing.moves import Mode
+from seamark.transforms.backlog import backlog_of
 from seamark.transforms.keys.strategies import covers_pins
 from seamark.transforms.run import StepRun, Work
-from seamark.transforms.situation import look
 
 
 def events(table: sm.Table) -> list[ExecuteTransform]:
@@ -251,16 +252,16 @@ def test_a_commit_that_read_an_input_at_an_older_position_is_refused_and_no_run_
     blog.write_profiles((100, "Alice"))
     blog.run()
     step, context = blog.step, blog.feed.source.context
-    stale = look(context, step.spec, Known.of(context))
+    stale = backlog_of(context, step.spec, Known.of(context))
     blog.write_posts((1, 100, "changed"), (2, 100, "new"))
     blog.run()
     head = blog.feed.head
 
     def with_old_eyes(run: StepRun) -> None:
-        run.do(stale, Work(AllKeys(run.shape.group), "keys", covers=covers_pins(stale)))
+        run.do(stale, Work(AllKeys(run.shape.group), Mode.KEYS, covers=covers_pins(stale)))
 
     with pytest.raises(ChainRuleBroken, match=r"position at which input 'posts' was read.*block 3"):
-        step._run(sm.RunConfig(), "keys", with_old_eyes)
+        step._run(sm.RunConfig(), Mode.KEYS, with_old_eyes)
     assert blog.feed.head == head
 
     blog.step.run_idx(frame(blog.posts, [(1,)], only_key=True))

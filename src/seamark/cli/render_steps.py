@@ -47,9 +47,9 @@ def _planned(step: PlannedStep) -> Parts:
     reason, *rest = step.reason.splitlines()
     title = Text(step.step, "bold").append(f"  {step.mode}", _mode_style(step.mode)).append(f": {reason}", "not bold")
     shown: Parts = [title, *[Text(f"  {line}", no_wrap=True, overflow="ellipsis") for line in rest[:_REASON_LINES]]]
-    if step.mode == "refused":
+    if step.is_refused:
         shown.append(f"  `seamark run {step.step}` shows all of it, and what to choose from.")
-    if step.mode not in ("settled", "refused"):
+    if not step.is_idle:
         batches = counted(step.batches, "batch")
         shown.append(under(f"{_keys(step)} in {batches} → {', '.join(step.outputs)}"))
     shown += _upstream(step.upstream)

@@ -10,11 +10,12 @@ import pandas as pd
 import pyarrow as pa
 
 from seamark.control import FailedKey, TableHead
+from seamark.diffs.backlog import DiffBacklog, backlog_of, last_details, too_late_so_far
 from seamark.diffs.declare.spec import REASON, DiffSpec
+from seamark.diffs.moves import next_move
 from seamark.diffs.planning import plan_diff
 from seamark.diffs.replay import replay_diff
 from seamark.diffs.run import DiffRun, DiffWork
-from seamark.diffs.situation import DiffSituation, decide, last_details, look, too_late_so_far
 from seamark.errors import FrameMismatch, InvalidStep, NoSuchRow, moved_offsets_of_diff
 from seamark.ledger.verify import VerifyReport
 from seamark.spark.frames import arrow_rows
@@ -28,8 +29,9 @@ from seamark.steps.running.begin import Makers, all_tables, ready_tables
 from seamark.steps.running.failures import failure_frame
 from seamark.steps.running.observe import OnBatch, silent
 from seamark.steps.running.report import StepPlan, StepReport
-from seamark.steps.running.run_config import RunConfig
-from seamark.steps.standing.known import Known, older_definition
+from seamark.steps.running.run_config import OnChange, RunConfig
+from seamark.steps.standing.known import Known
+from seamark.steps.standing.moves import Mode, Move
 from seamark.steps.standing.own_rows import adopt_rows
 from seamark.steps.standing.pins import Pending
 from seamark.tables.context import TableContext
@@ -128,17 +130,17 @@ class Diff:
         self.refuse_parts(config)
         known = known or Known.of(self._context)
         adopts = known.own_rows(self._context, self.spec).adoption is not None
-        if look(self._context, self.spec, known).is_settled and not adopts:
+        if self._backlog(known).is_settled and not adopts:
             grow_declared(all_tables(self.spec), known.heads)
             return StepReport(self.name)
 
-        def work(run: DiffRun, situation: DiffSituation) -> None:
-            if situation.is_settled:
-                return  # another run was there first
-            touched = self._failed_with_news(situation)
-            run.do(situation, DiffWork("changes" if situation.has_records else _mode(situation), retried=touched))
+        def work(run: DiffRun, backlog: DiffBacklog) -> None:
+            move = next_move(backlog, self._policy(config))
+            move.raise_refusal()
+            if move.mode is not Mode.SETTLED:  # else another run was there first
+                run.do(backlog, DiffWork(move.mode, retried=self._failed_with_news(backlog)))
 
-        return self._run(config, "run", work, on_batch)
+        return self._run(config, Mode.RUN, work, on_batch)
 
     def retry(self, config: RunConfig | None = None, keys: Any = None) -> StepReport:
         """Take visits that failed now, all or those of a frame, whether they are due or not."""
@@ -146,12 +148,12 @@ class Diff:
         if not chosen:
             return StepReport(self.name)
 
-        def work(run: DiffRun, situation: DiffSituation) -> None:
-            retried = tuple(entry for entry in situation.failed if keys is None or entry.key in chosen)
+        def work(run: DiffRun, backlog: DiffBacklog) -> None:
+            retried = tuple(entry for entry in backlog.failed if keys is None or entry.key in chosen)
             if retried:
-                run.do(situation, DiffWork("retry", takes_news=False, retried=retried))
+                run.do(backlog, DiffWork(Mode.RETRY, takes_news=False, retried=retried))
 
-        return self._run(config or RunConfig(), "retry", work)
+        return self._run(config or RunConfig(), Mode.RETRY, work)
 
     def give_up(self, keys: Any = None) -> int:
         """Leave out the records for which visits failed, all visits or those of a frame; what else waits goes on.
@@ -163,11 +165,11 @@ class Diff:
         if not chosen:
             return 0
 
-        def work(run: DiffRun, situation: DiffSituation) -> None:
-            retried = tuple(entry for entry in situation.failed if entry.key in chosen)
-            run.do(situation, DiffWork("give up", takes_news=False, retried=retried, skip_bad=True))
+        def work(run: DiffRun, backlog: DiffBacklog) -> None:
+            retried = tuple(entry for entry in backlog.failed if entry.key in chosen)
+            run.do(backlog, DiffWork(Mode.GIVE_UP, takes_news=False, retried=retried, skip_bad=True))
 
-        self._run(RunConfig(), "give up", work)
+        self._run(RunConfig(), Mode.GIVE_UP, work)
         return len(chosen)
 
     def run_changelist(self, changes: ChangeList, config: RunConfig | None = None) -> StepReport:
@@ -181,7 +183,7 @@ class Diff:
 
     def _refused(self, what: str) -> InvalidStep:
         return InvalidStep(
-            f"diff '{self.name}' cannot be run with {what}: it is a fold over its logs, and takes each record once. "
+            f"diff '{self.name}' cannot be run with {what}: it takes each record of its logs once, in order. "
             "Nothing was run.",
             hint=f"run it as a whole: `seamark run {self.name}`.",
         )
@@ -203,23 +205,22 @@ class Diff:
     def _run(
         self,
         config: RunConfig,
-        what: str,
-        work: Callable[[DiffRun, DiffSituation], None],
+        mode: Mode,
+        work: Callable[[DiffRun, DiffBacklog], None],
         on_batch: OnBatch = silent,
     ) -> StepReport:
         """Pin the inputs, do some work under the diff's lease, and report it."""
         fail_fast = self.spec.options.fail_fast if config.fail_fast is None else config.fail_fast
-        report = StepReport(self.name, mode=what)
+        report = StepReport(self.name, mode=mode)
 
         def once(attempt: Attempt) -> None:
-            situation = self._pinned(attempt, config.on_change or self.spec.options.on_change)
+            backlog = self._pinned(attempt, self._policy(config))
             adopt_rows(self._context, self.spec)
             before = self._state_offset()
             run = DiffRun(self._context, self.spec, attempt, fail_fast=fail_fast)
-            work(run, situation)
+            work(run, backlog)
             if run.has_visits_due:
-                now = look(self._context, self.spec, Known.of(self._context))
-                run.do(now, DiffWork("expire", takes_news=False, follows=True))
+                run.do(self._backlog(), DiffWork(Mode.EXPIRE, takes_news=False, follows=True))
             frames = {self.spec.state.name: changed_keys_of(self.spec.state, before, self._state_offset())}
             report.changes = ChangeList(KeyFrames(frames), {})
             on_batch(report, 0)
@@ -230,26 +231,32 @@ class Diff:
         head = self._context.control.index.head(self.spec.state.name)
         return head.last_offset if head else None
 
-    def _pinned(self, attempt: Attempt, policy: str) -> DiffSituation:
-        """Where the diff stands, with its tables ready. Refusals come before anything is written."""
+    def _pinned(self, attempt: Attempt, policy: OnChange) -> DiffBacklog:
+        """What waits, with the diff's tables ready. Refusals come before anything is written."""
         known = Known.of(self._context)
-        situation = look(self._context, self.spec, known)
-        decide(situation, policy)
+        backlog = self._backlog(known)
+        next_move(backlog.checked(), policy).raise_refusal()
         ready = ready_tables(self._context, attempt.files, self.spec, self._makers(), known)
-        return situation if ready is known else look(self._context, self.spec, ready)
+        return backlog if ready is known else self._backlog(ready)
 
-    def _failed_with_news(self, situation: DiffSituation) -> tuple[FailedKey, ...]:
+    def _policy(self, config: RunConfig) -> OnChange:
+        return config.on_change or self.spec.options.on_change
+
+    def _backlog(self, known: Known | None = None) -> DiffBacklog:
+        return backlog_of(self._context, self.spec, known or Known.of(self._context))
+
+    def _failed_with_news(self, backlog: DiffBacklog) -> tuple[FailedKey, ...]:
         """The failed visits that a run takes along: those that are due, and those of which there is news."""
-        waiting = [entry for entry in situation.failed if entry not in situation.due]
+        waiting = [entry for entry in backlog.failed if entry not in backlog.due]
         if not waiting:
-            return situation.due
+            return backlog.due
         wide = self.spec.wide.name if self.spec.wide else None
-        if any(entry.table == wide and entry.records > 0 for entry in situation.pending):
-            return situation.failed  # any of them may have waited for just these columns
+        if any(entry.table == wide and entry.records > 0 for entry in backlog.pending):
+            return backlog.failed  # any of them may have waited for just these columns
         mine = keys_of([entry.key for entry in waiting], self.spec.key_names, self.spec.key_types)
-        told = {key for entry in situation.logs if entry.records > 0 for key in self._keys_in(entry, mine)}
+        told = {key for entry in backlog.logs if entry.records > 0 for key in self._keys_in(entry, mine)}
         news = [entry for entry, key in zip(waiting, comparable(mine), strict=True) if key in told]
-        return (*situation.due, *news)
+        return (*backlog.due, *news)
 
     def _keys_in(self, pending: Pending, keys: pa.Table) -> set[Any]:
         """Those of some keys that the unread records of a log are about."""
@@ -266,11 +273,12 @@ class Diff:
 
     def plan(self, known: Known | None = None) -> StepPlan:
         """What a run would do now."""
-        return plan_diff(look(self._context, self.spec, known or Known.of(self._context)))
+        backlog = self._backlog(known).checked()
+        return plan_diff(backlog, next_move(backlog, self.spec.options.on_change))
 
-    def definition_changed(self, heads: Mapping[str, TableHead]) -> bool:
-        """Whether a state stands that another definition of the diff has made."""
-        return older_definition(self._context, self.spec, heads, self.spec.outputs) is not None
+    def next_move(self, known: Known | None = None) -> Move:
+        """What a run would do, and why."""
+        return next_move(self._backlog(known).checked(), self.spec.options.on_change)
 
     def replay(self, heads: Mapping[str, TableHead]) -> VerifyReport:
         """What differs when the commits of some of its tables, up to these heads, are made again."""
@@ -316,12 +324,3 @@ class Diff:
         found = arrow_rows(records.orderBy("offset").drop("op", "event_time"))
         rows: list[dict[str, Any]] = found.to_pylist()
         return rows
-
-
-def _mode(situation: DiffSituation) -> str:
-    """Why a run without records is needed."""
-    if situation.due:
-        return "retry"
-    if situation.expires:
-        return "expire"
-    return "definition" if situation.older is not None else "watermark"

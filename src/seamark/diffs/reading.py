@@ -14,11 +14,11 @@ from pyspark.sql import functions as F
 
 from seamark.control import FailedKey
 from seamark.diffs.ageing.gone import Departed, departed_among, departed_of
+from seamark.diffs.backlog import DiffBacklog
 from seamark.diffs.compute.news import gather_news, records_of
 from seamark.diffs.compute.visit_columns import old
 from seamark.diffs.compute.widen import of_versions, with_wide
 from seamark.diffs.declare.spec import DiffLog, DiffSpec
-from seamark.diffs.situation import DiffSituation
 from seamark.diffs.standing import as_frame, beside
 from seamark.spark.frames import spark_frame
 from seamark.steps.rows.fetch import read_for, read_records
@@ -50,16 +50,16 @@ class Reading:
     wide: int | None = None
 
     @staticmethod
-    def of(situation: DiffSituation, retried: Sequence[FailedKey], *, takes_news: bool) -> Reading:
+    def of(backlog: DiffBacklog, retried: Sequence[FailedKey], *, takes_news: bool) -> Reading:
         """What a run reads that takes what waits up to the pins, or only visits that failed before."""
-        waiting = {entry.table: (entry.after, entry.pin.offset) for entry in situation.logs if entry.records > 0}
-        wide = situation.pin_of(situation.spec.wide.name) if situation.spec.wide else None
+        waiting = {entry.table: (entry.after, entry.pin.offset) for entry in backlog.logs if entry.records > 0}
+        wide = backlog.pin_of(backlog.spec.wide.name) if backlog.spec.wide else None
         return Reading(
             intervals=waiting if takes_news else {},
             retried={entry.key: json.loads(entry.read_at or "{}") for entry in retried},
-            positions={entry.table: entry.after for entry in situation.logs},
-            state=situation.state_offset,
-            gone=situation.gone_offset,
+            positions={entry.table: entry.after for entry in backlog.logs},
+            state=backlog.state_offset,
+            gone=backlog.gone_offset,
             wide=wide.offset if wide else None,
         )
 

@@ -11,13 +11,13 @@ from functools import partial
 
 from seamark.control import FailedKey, RunRecord
 from seamark.diffs.ageing.expire import Expiry, Looked
+from seamark.diffs.backlog import DiffBacklog
 from seamark.diffs.compute.apply import apply_logs
 from seamark.diffs.compute.result import CHANGES, MARKS, TIMES, applied_schema
 from seamark.diffs.compute.visit_columns import HORIZON, NOW, Applying
 from seamark.diffs.declare.spec import DiffSpec
 from seamark.diffs.outcome import Outcome, changes_of, levels_of, records_of
 from seamark.diffs.reading import Reading, visits_of
-from seamark.diffs.situation import DiffSituation
 from seamark.errors import CommitConflict, TooManyFailures, VisitFailed
 from seamark.steps.past.checkpoint import Checkpoint, ReadAt
 from seamark.steps.rows.scope import AllKeys
@@ -33,6 +33,7 @@ from seamark.steps.running.commit import (
 )
 from seamark.steps.running.failures import failed_once_more
 from seamark.steps.running.observe import batch_observers
+from seamark.steps.standing.moves import Mode
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
 from seamark.tables.frames import SparkFrame
@@ -51,7 +52,7 @@ class DiffWork:
     another commit of the same run has left too old: it takes nothing, and leaves what that one kept of its steps.
     """
 
-    mode: str
+    mode: Mode
     takes_news: bool = True
     retried: tuple[FailedKey, ...] = ()
     skip_bad: bool = False
@@ -68,30 +69,30 @@ class DiffRun:
         self._fail_fast = fail_fast
         self.has_visits_due = False  # whether the last commit left visits in the state that are too old for it
 
-    def do(self, situation: DiffSituation, work: DiffWork) -> None:
+    def do(self, backlog: DiffBacklog, work: DiffWork) -> None:
         """Do some work in one commit. A visit with news in it does not leave by its age before the next one."""
         begun = time.monotonic()
-        self._attempt.read_upto(self._context, situation.pins)
+        self._attempt.read_upto(self._context, backlog.pins)
         self._attempt.at_batch(self._context, work.mode, self._attempt.report.batches + 1, batches_left=0)
         with ExitStack() as stack:
-            reading = Reading.of(situation, work.retried, takes_news=work.takes_news)
-            expiry = Expiry.due(self._context, self._spec, situation)
+            reading = Reading.of(backlog, work.retried, takes_news=work.takes_news)
+            expiry = Expiry.due(self._context, self._spec, backlog)
             if work.skip_bad:  # a visit that was given up for good may have been too old for long
                 expiry = replace(expiry, since=None, is_due=self._spec.ttl is not None)
             kept = self._spec.options.keep_intermediate
             outcome = outcome_of(self._context, self._spec, reading, expiry, work.skip_bad, stack, keep_levels=kept)
-            failed = self._failures(situation, work, outcome)
-            left = self._left_failed(situation, work, failed)
+            failed = self._failures(backlog, work, outcome)
+            left = self._left_failed(backlog, work, failed)
             expiry = replace(expiry, failed=tuple(left))
             done = Done(reading, outcome, expiry, expiry.look(outcome, stack), work.follows)
-            self._commit(situation, work, done, failed, left)
+            self._commit(backlog, work, done, failed, left)
             self.has_visits_due = self._spec.is_over(done.looked.oldest, expiry.now)
         for observe in batch_observers:
             observe(self._spec.name, time.monotonic() - begun)
 
     # --- failures -----------------------------------------------------------------------------------------------------
 
-    def _failures(self, situation: DiffSituation, work: DiffWork, outcome: Outcome) -> dict[str, FailedKey]:
+    def _failures(self, backlog: DiffBacklog, work: DiffWork, outcome: Outcome) -> dict[str, FailedKey]:
         """The visits that failed, as they are recorded: with the first record of theirs that is unread.
 
         None where they were given up: what cannot be taken even without the bad records is left out as a whole.
@@ -112,8 +113,8 @@ class DiffRun:
                 f"cannot be taken. The first is {key}: {text}. Nothing of this run was written.",
                 hint="fix the log; none of these visits was recorded as failed.",
             )
-        standing = {entry.key: entry for entry in situation.failed}
-        unread = json.dumps({p.table: -1 if p.after is None else p.after for p in situation.logs})
+        standing = {entry.key: entry for entry in backlog.failed}
+        unread = json.dumps({p.table: -1 if p.after is None else p.after for p in backlog.logs})
         now = self._context.clock.now().timestamp()
         recorded = {}
         for key, text in failures:
@@ -123,17 +124,17 @@ class DiffRun:
         return recorded
 
     def _left_failed(
-        self, situation: DiffSituation, work: DiffWork, failed: Mapping[str, FailedKey]
+        self, backlog: DiffBacklog, work: DiffWork, failed: Mapping[str, FailedKey]
     ) -> dict[str, FailedKey]:
         """The visits that stand as failed after the run."""
         tried = {entry.key for entry in work.retried}
-        return {entry.key: entry for entry in situation.failed if entry.key not in tried} | dict(failed)
+        return {entry.key: entry for entry in backlog.failed if entry.key not in tried} | dict(failed)
 
     # --- committing ---------------------------------------------------------------------------------------------------
 
     def _commit(
         self,
-        situation: DiffSituation,
+        backlog: DiffBacklog,
         work: DiffWork,
         done: Done,
         failed: Mapping[str, FailedKey],
@@ -141,8 +142,8 @@ class DiffRun:
     ) -> None:
         spec, context, report = self._spec, self._context, self._attempt.report
         cured = [entry.key for entry in work.retried if entry.key not in failed]
-        covered = situation.covers if work.takes_news else ()
-        positions = tuple(position_at(context, spec.name, c, situation.generation(c.table)) for c in covered)
+        covered = backlog.covers if work.takes_news else ()
+        positions = tuple(position_at(context, spec.name, c, backlog.generation(c.table)) for c in covered)
         progress = Progress(
             positions=positions,
             failed=tuple(failed.values()),
@@ -152,9 +153,9 @@ class DiffRun:
         )
         batch = Batch(
             changes=tuple(make_changes(spec, done)),
-            checkpoint=self._checkpoint(situation, work, done, left, tuple(failed)),
+            checkpoint=self._checkpoint(backlog, work, done, left, tuple(failed)),
             covered=covered,
-            watermark=least_watermark(context, situation.log_pins) if work.takes_news else None,
+            watermark=least_watermark(context, backlog.log_pins) if work.takes_news else None,
         )
 
         def record(counts: OpCounts) -> RunRecord:
@@ -167,7 +168,7 @@ class DiffRun:
 
     def _checkpoint(
         self,
-        situation: DiffSituation,
+        backlog: DiffBacklog,
         work: DiffWork,
         done: Done,
         left: Mapping[str, FailedKey],
@@ -176,19 +177,19 @@ class DiffRun:
         return Checkpoint(
             step=self._spec.name,
             mode=work.mode,
-            read={table: ReadAt.of(pin) for table, pin in situation.pins.items()},
+            read={table: ReadAt.of(pin) for table, pin in backlog.pins.items()},
             taken=done.reading.intervals,
             keys=tuple(entry.key for entry in work.retried),
             failed=tuple(left.values()),
             skipped=skipped,
             details={
-                "state": situation.state_offset,
+                "state": backlog.state_offset,
                 "positions": dict(done.reading.positions),
                 "retried": {entry.key: json.loads(entry.read_at or "{}") for entry in work.retried},
                 "skip_bad": work.skip_bad,
                 "follows": work.follows,
-                "too_late": situation.too_late + done.outcome.late_rows,
-                **done.expiry.details(done.looked, situation.forgotten),
+                "too_late": backlog.too_late + done.outcome.late_rows,
+                **done.expiry.details(done.looked, backlog.forgotten),
             },
         )
 

@@ -14,6 +14,7 @@ from seamark.facts.sinks import PlannedSink, planned_sinks
 from seamark.facts.tables import RunLine, run_lines
 from seamark.steps.running.report import InputPlan
 from seamark.steps.standing.diagnosis import StepFacts, advice, likely_cause
+from seamark.steps.standing.moves import Mode, Move
 from seamark.steps.standing.offsets import OffsetStatistics
 from seamark.store import DataStore
 from seamark.transforms.step import Step
@@ -74,7 +75,8 @@ class InputState:
 class StepState:
     """How a step stands: its inputs, its failed keys, its newest run, and the likely cause of it all.
 
-    `too_late` is how many records of a diff's logs came too late for their visit, in all runs together.
+    `next` is the mode in which a run would begin, and `next_reason` why: what `plan` says. `too_late` is how many
+    records of a diff's logs came too late for their visit, in all runs together.
     """
 
     name: str
@@ -87,12 +89,14 @@ class StepState:
     needs_attention: bool
     advice: str
     running: RunningLine | None
+    next: str
+    next_reason: str
     too_late: int = 0
 
 
 def step_states(store: DataStore, live: Sequence[LiveRun], at: datetime) -> tuple[StepState, ...]:
     """How every step stands at a moment, with the runs that have begun and not ended."""
-    steps = store.steps()
+    steps, moves = store.steps(), store.next_moves()
     if not steps:
         return ()
     now = at.timestamp()
@@ -108,7 +112,8 @@ def step_states(store: DataStore, live: Sequence[LiveRun], at: datetime) -> tupl
         inputs = tuple(_input_state(store, known.get((step.name, table)), table, heads, now) for table in step.inputs)
         ended = [run for run in (newest.get(step.name),) if run is not None]
         last = next(iter(with_killed(ended, [run for run in live if run.step == step.name], newest=1)), None)
-        states.append(_state(store, step, inputs, heads, failed.get(step.name, 0), last, running.get(step.name), now))
+        move, failures = moves[step.name], failed.get(step.name, 0)
+        states.append(_state(store, step, inputs, move, failures, last, running.get(step.name), now))
     return tuple(states)
 
 
@@ -136,7 +141,7 @@ def _state(
     store: DataStore,
     step: Step | Diff,
     inputs: Sequence[InputState],
-    heads: Mapping[str, TableHead],
+    move: Move,
     failed_keys: int,
     last: RunRecord | None,
     running: RunningLine | None,
@@ -156,7 +161,7 @@ def _state(
         oldest_pending_at=oldest,
         modes_since=() if oldest is None else store.control.index.run_modes(step.name, oldest, step.spec.outputs_key),
         inputs_are_empty=len(empty) == len(inputs),
-        definition_changed=step.definition_changed(heads),
+        next_move=move,
         is_running=running is not None,
         lacks_position=any(one.record_offset is None and one.pending_records for one in inputs),
     )
@@ -172,6 +177,8 @@ def _state(
         needs_attention=cause.needs_attention,
         advice=advice(cause, step.name, facts, empty, how_to_load(store, empty)),
         running=running,
+        next=move.mode,
+        next_reason=move.reason.strip(),
         too_late=step.too_late if isinstance(step, Diff) else 0,
     )
 
@@ -202,7 +209,7 @@ class PlannedStep:
     """What a run of a step would do. What the steps in `upstream` write comes on top of it."""
 
     step: str
-    mode: str
+    mode: Mode
     reason: str
     keys: int
     keys_are_exact: bool
@@ -216,9 +223,19 @@ class PlannedStep:
     keys_are_estimated: bool
 
     @property
+    def is_refused(self) -> bool:
+        """Whether the step would refuse to run."""
+        return self.mode is Mode.REFUSED
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether a run would do nothing now: it is settled, or refuses."""
+        return self.mode.is_idle
+
+    @property
     def is_settled(self) -> bool:
         """Whether a run would do nothing, whatever the others do."""
-        return self.mode == "settled" and not self.upstream
+        return self.mode is Mode.SETTLED and not self.upstream
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,12 +248,12 @@ class Plan:
     @property
     def is_refused(self) -> bool:
         """Whether a step would refuse to run."""
-        return any(step.mode == "refused" for step in self.steps)
+        return any(step.is_refused for step in self.steps)
 
     @property
     def has_work(self) -> bool:
         """Whether a run would do anything."""
-        steps = [step.mode != "refused" and not step.is_settled for step in self.steps]
+        steps = [not step.is_refused and not step.is_settled for step in self.steps]
         return any([*steps, *(sink.has_work for sink in self.sinks)])
 
 
@@ -250,7 +267,7 @@ def make_plan(store: DataStore, names: Sequence[str]) -> Plan:
     for step in steps:
         plan = plans[step.name]
         upstream = tuple(dict.fromkeys(maker[table] for table in step.inputs if maker.get(table) in busy))
-        if plan.mode not in ("settled", "refused") or upstream:
+        if not plan.mode.is_idle or upstream:
             busy.add(step.name)
         planned.append(
             PlannedStep(

@@ -12,17 +12,18 @@ from seamark.errors import InvalidStep, did_you_mean
 from seamark.spark.frames import arrow_rows
 from seamark.steps.running.commit import Covered, position_at
 from seamark.steps.standing.known import Known
+from seamark.steps.standing.moves import Mode
 from seamark.steps.standing.own_rows import adopt_rows
 from seamark.steps.standing.pins import Pending
 from seamark.tables.context import TableContext
 from seamark.tables.frames import quoted
 from seamark.tables.read.rows import all_of, read_images, read_slices
+from seamark.transforms.backlog import Backlog, backlog_of
 from seamark.transforms.declare.shape import Input, Shape
 from seamark.transforms.declare.spec import StepSpec
 from seamark.transforms.keys.processed import processed_keys
 from seamark.transforms.keys.select import LAST, ChangedBlocks
 from seamark.transforms.keys.tracking import unprocessed
-from seamark.transforms.situation import Situation, look
 
 
 def initialise_offsets(context: TableContext, spec: StepSpec, tables: Sequence[str]) -> dict[str, float]:
@@ -34,36 +35,34 @@ def initialise_offsets(context: TableContext, spec: StepSpec, tables: Sequence[s
                 hint=did_you_mean(table, list(spec.shape.sources), f"Inputs of '{spec.name}'"),
             )
     adopt_rows(context, spec)
-    situation = look(context, spec, Known.of(context))
-    if not any(output.name in situation.heads for output in spec.written):
+    backlog = backlog_of(context, spec, Known.of(context))
+    if not any(output.name in backlog.heads for output in spec.written):
         return {}  # it never ran
     if spec.keys_table is None:
         raise InvalidStep(
             f"step '{spec.name}' does not keep the keys that it has processed. No offset was set.",
             hint="declare it with track_keys=True; a step without that has its offsets from its own runs.",
         )
-    head = situation.heads.get(spec.keys_table.name)
+    head = backlog.heads.get(spec.keys_table.name)
     if head is None or head.last_offset is None:
         return {}
     standing = processed_keys(spec.keys_table, spec.definition, head.last_offset)
     positions = []
-    for entry in situation.pending:
+    for entry in backlog.pending:
         if entry.table in tables:
-            found = _processed_up_to(context, situation, entry, standing)
+            found = _processed_up_to(context, backlog, entry, standing)
             if found is not None:
-                positions.append(position_at(context, spec.name, found, situation.generation(entry.table)))
+                positions.append(position_at(context, spec.name, found, backlog.generation(entry.table)))
     _move(context, spec, positions)
     return {p.input_table: p.update_ts for p in positions if p.update_ts is not None}
 
 
-def _processed_up_to(
-    context: TableContext, situation: Situation, entry: Pending, standing: DataFrame
-) -> Covered | None:
+def _processed_up_to(context: TableContext, backlog: Backlog, entry: Pending, standing: DataFrame) -> Covered | None:
     """The newest commit of an input before its first record that is not known to be processed, or None."""
     pinned = Covered(entry.table, entry.pin.dataset_id, entry.pin.block_hash, entry.pin.sequence, entry.pin.offset)
     if entry.pin.offset is None:
         return pinned  # there is nothing in it that could have been missed
-    first = _first_unprocessed(context, situation, entry, standing)
+    first = _first_unprocessed(context, backlog, entry, standing)
     blocks = context.control.index.slices(entry.table, after=None, upto=entry.pin.offset)
     if first is None:
         return pinned
@@ -75,13 +74,13 @@ def _processed_up_to(
     return Covered(entry.table, entry.pin.dataset_id, last.hash, last.sequence, last.last_offset)
 
 
-def _first_unprocessed(context: TableContext, situation: Situation, entry: Pending, standing: DataFrame) -> int | None:
+def _first_unprocessed(context: TableContext, backlog: Backlog, entry: Pending, standing: DataFrame) -> int | None:
     """The first record for which a key is not known to have been read that far."""
-    shape = situation.spec.shape
+    shape = backlog.spec.shape
     blocks = tuple(context.control.index.slices(entry.table, after=None, upto=entry.pin.offset))
     firsts = []
     for source in (i for i in shape.inputs if i.table == entry.table):
-        spoken = _spoken_keys(shape, source, ChangedBlocks(entry.table, blocks), situation.read)
+        spoken = _spoken_keys(shape, source, ChangedBlocks(entry.table, blocks), backlog.read)
         left = unprocessed(shape, spoken, entry.table, standing)
         firsts.append(arrow_rows(left.agg(F.min(LAST))).column(0)[0].as_py())
     return min((first for first in firsts if first is not None), default=None)
@@ -110,6 +109,7 @@ def _move(context: TableContext, spec: StepSpec, positions: Sequence[Position]) 
     if not positions:
         return
     now = context.clock.now().timestamp()
-    run = RunRecord(run_id=f"initialise:{spec.name}:{now}", step=spec.name, mode="initialise", started=now, ended=now)
+    mode = Mode.INITIALISE.value
+    run = RunRecord(run_id=f"{mode}:{spec.name}:{now}", step=spec.name, mode=mode, started=now, ended=now)
     moved = CommitRequest(run=run, appends=(), positions=tuple(positions), outputs=spec.outputs_key)
     context.control.commit(moved)

@@ -12,16 +12,17 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from seamark.control import FailedKey
 from seamark.spark.frames import arrow_rows, spark_frame
 from seamark.steps.rows.keys import comparable, distinct, key_texts, keys_of
 from seamark.steps.rows.scope import AllKeys, KeyFrame, KeyValues
 from seamark.steps.running.commit import Covered
 from seamark.steps.running.run_config import RunConfig
+from seamark.steps.standing.moves import Mode
 from seamark.steps.standing.pins import Taken
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
 from seamark.tables.read.rows import all_of, read_images
+from seamark.transforms.backlog import Backlog
 from seamark.transforms.declare.shape import Shape
 from seamark.transforms.keys.candidates import (
     all_keys,
@@ -37,17 +38,16 @@ from seamark.transforms.keys.select import FIRST, ChangedBlocks, Found, changed_
 from seamark.transforms.keys.strategies import by_columns, covers_pins, scope_of
 from seamark.transforms.keys.waiting import Waiting, first_keys, longest_waiting
 from seamark.transforms.run import StepRun, Work
-from seamark.transforms.situation import Situation
 
 Columns = tuple[str, ...]
 
 
-def waiting_keys(context: TableContext, situation: Situation) -> list[Found]:
+def waiting_keys(context: TableContext, backlog: Backlog) -> list[Found]:
     """The keys that records lead to, but for those that limited runs have computed since."""
-    found = candidates(context, situation, from_the_start=situation.unfinished is not None)
-    if situation.begins_anew:  # what was computed ahead was computed by the definition before
+    found = candidates(context, backlog, from_the_start=backlog.unfinished is not None)
+    if backlog.begins_anew:  # what was computed ahead was computed by the definition before
         return found
-    return without_covered(found, computed_ahead(context, situation), situation.spec.shape)
+    return without_covered(found, computed_ahead(context, backlog), backlog.spec.shape)
 
 
 # --- limits and filters -----------------------------------------------------------------------------------------------
@@ -61,13 +61,13 @@ class Part:
     complete: bool  # whether no key with these columns that waits is left out
 
 
-def parts_to_take(context: TableContext, situation: Situation, config: RunConfig) -> Iterator[Part]:
+def parts_to_take(context: TableContext, backlog: Backlog, config: RunConfig) -> Iterator[Part]:
     """The keys that a run takes within its filters and its limit, by the columns that they have."""
-    shape = situation.spec.shape
+    shape = backlog.spec.shape
     wanted = filter_values(shape, config.filters)
-    found = waiting_keys(context, situation)
-    ahead = computed_ahead(context, situation)
-    due = by_columns(shape, situation.due)
+    found = waiting_keys(context, backlog)
+    ahead = computed_ahead(context, backlog)
+    due = by_columns(shape, backlog.due)
     left = config.limit
     for columns in dict.fromkeys([*(entry.columns for entry in found), *due]):
         if not columns:  # one result of all rows: there is nothing to choose from
@@ -85,30 +85,30 @@ def parts_to_take(context: TableContext, situation: Situation, config: RunConfig
         yield Part(chosen, complete=waiting.are_all)
 
 
-def part_of_changes(run: StepRun, situation: Situation, config: RunConfig) -> None:
+def part_of_changes(run: StepRun, backlog: Backlog, config: RunConfig) -> None:
     """Compute as many waiting keys as a run may take. The positions move as far as nothing is left to compute."""
     shape = run.shape
-    mode = "limit" if config.limit is not None else "filter"
+    mode = Mode.LIMIT if config.limit is not None else Mode.FILTER
     complete = True
-    for part in parts_to_take(run.context, situation, config):
+    for part in parts_to_take(run.context, backlog, config):
         complete = complete and part.complete
         if part.keys is None and part.complete:
-            run.do(situation, Work(AllKeys(), mode, keys=("{}",), rows_in=1))
+            run.do(backlog, Work(AllKeys(), mode, keys=("{}",), rows_in=1))
         elif part.keys is not None and part.keys.num_rows:
             texts, count = tuple(key_texts(part.keys)), part.keys.num_rows
-            run.do(situation, Work(KeyValues(part.keys), mode, keys=texts, remember=True, rows_in=count))
-    if complete and (situation.has_records or situation.unfinished is not None):
-        run.do(situation, Work(no_keys(shape), mode, covers=covers_pins(situation), completes=True))
-    elif situation.unfinished is None and not shape.looked_up and situation.all_keys_because() is None:
-        covers = tuple(_covered_blocks(run.context, situation))
+            run.do(backlog, Work(KeyValues(part.keys), mode, keys=texts, remember=True, rows_in=count))
+    if complete and (backlog.has_records or backlog.unfinished is not None):
+        run.do(backlog, Work(no_keys(shape), mode, covers=covers_pins(backlog), completes=True))
+    elif backlog.unfinished is None and not shape.looked_up and backlog.all_keys_because() is None:
+        covers = tuple(_covered_blocks(run.context, backlog))
         if covers:  # else a backlog that is never worked off would grow for ever
-            run.do(situation, Work(no_keys(shape), mode, covers=covers))
+            run.do(backlog, Work(no_keys(shape), mode, covers=covers))
 
 
-def _covered_blocks(context: TableContext, situation: Situation) -> Iterator[Covered]:
+def _covered_blocks(context: TableContext, backlog: Backlog) -> Iterator[Covered]:
     """The inputs whose oldest waiting blocks speak for no key that still waits, each up to the last such block."""
     oldest: dict[str, int] = {}
-    for found in waiting_keys(context, situation):
+    for found in waiting_keys(context, backlog):
         keys = found.keys
         first = (
             pc.min(keys.rows.column(FIRST)).as_py()
@@ -117,7 +117,7 @@ def _covered_blocks(context: TableContext, situation: Situation) -> Iterator[Cov
         )
         if first is not None:
             oldest[found.table] = min(first, oldest.get(found.table, first))
-    for entry in situation.pending:
+    for entry in backlog.pending:
         first = oldest.get(entry.table)
         done = [block for block in entry.blocks if first is None or (block.last_offset or 0) < first]
         if done:
@@ -151,47 +151,47 @@ def _filtered(keys: pa.Table, wanted: pa.Table) -> pa.Table:
 # --- the older algorithm ----------------------------------------------------------------------------------------------
 
 
-def processed_keys_say(context: TableContext, situation: Situation) -> list[Found]:
+def processed_keys_say(context: TableContext, backlog: Backlog) -> list[Found]:
     """The keys whose records, all there ever were, are not all known as processed: v1, a full comparison."""
-    spec = situation.spec
+    spec = backlog.spec
     assert spec.keys_table is not None
-    head = situation.heads.get(spec.keys_table.name)
-    found = candidates(context, situation, from_the_start=True)
-    left = without_processed(found, situation, spec.keys_table, head.last_offset if head else None)
-    return without_covered(left, computed_ahead(context, situation), spec.shape)
+    head = backlog.heads.get(spec.keys_table.name)
+    found = candidates(context, backlog, from_the_start=True)
+    left = without_processed(found, backlog, spec.keys_table, head.last_offset if head else None)
+    return without_covered(left, computed_ahead(context, backlog), spec.shape)
 
 
-def by_processed_keys(run: StepRun, situation: Situation, due: Sequence[FailedKey]) -> None:
+def by_processed_keys(run: StepRun, backlog: Backlog) -> None:
     """Compute the keys that the full comparison finds, but for failed ones that wait; positions move to the pins."""
-    found = processed_keys_say(run.context, situation)
+    found = processed_keys_say(run.context, backlog)
     with ExitStack() as stack:
         columns = run.shape.keys
-        retried = by_columns(run.shape, due, run.tried).get(columns, [])
+        retried = by_columns(run.shape, backlog.due, run.tried).get(columns, [])
         scope = scope_of(run, columns, found, retried, stack)
         taken: tuple[Taken, ...] = ()
         if isinstance(scope, KeyFrame):  # many keys are recorded by the records that lead to them, the others by name
-            taken = tuple(entry.whole() for entry in situation.pending if entry.records > 0)
-            keys = _not_led_to(run, situation, scope, taken)
+            taken = tuple(entry.whole() for entry in backlog.pending if entry.records > 0)
+            keys = _not_led_to(run, backlog, scope, taken)
         else:
             keys = scope.values if isinstance(scope, KeyValues) else no_keys(run.shape).values
         run.do(
-            situation,
+            backlog,
             Work(
                 scope=scope,
-                mode="v1",
+                mode=Mode.V1,
                 taken=taken,
-                covers=covers_pins(situation),
+                covers=covers_pins(backlog),
                 keys=tuple(key_texts(keys)),
                 completes=True,
-                rows_in=sum(entry.records for entry in situation.pending),
+                rows_in=sum(entry.records for entry in backlog.pending),
             ),
         )
 
 
-def _not_led_to(run: StepRun, situation: Situation, scope: KeyFrame, taken: Sequence[Taken]) -> pa.Table:
+def _not_led_to(run: StepRun, backlog: Backlog, scope: KeyFrame, taken: Sequence[Taken]) -> pa.Table:
     """The keys of a scope that no record of some intervals leads to."""
     changes = [ChangedBlocks(piece.table, piece.blocks) for piece in taken]
-    found = list(changed_keys(run.shape, changes, situation.read, situation.before))
+    found = list(changed_keys(run.shape, changes, backlog.read, backlog.before))
     types = pa.schema([pa.field(name, run.shape.key_types[name]) for name in scope.columns])
     keys = scope.frame
     if found:
@@ -205,41 +205,41 @@ def _not_led_to(run: StepRun, situation: Situation, scope: KeyFrame, taken: Sequ
 # --- looking ----------------------------------------------------------------------------------------------------------
 
 
-def changed_idx(context: TableContext, situation: Situation, config: RunConfig) -> DataFrame:
+def changed_idx(context: TableContext, backlog: Backlog, config: RunConfig) -> DataFrame:
     """The transform keys that a run would take now. Where keys are computed in groups, all keys of these groups."""
-    shape, session = situation.spec.shape, context.session()
-    taken = _keys_taken(context, situation, config)
+    shape, session = backlog.spec.shape, context.session()
+    taken = _keys_taken(context, backlog, config)
     if not shape.keys:
         return session.range(1 if () in taken else 0).select()
     frames = [spark_frame(session, _at_hand(shape, shape.keys, []))]
     for columns, keys in taken.items():
         names = [quoted(name) for name in columns]
         union = reduce(DataFrame.unionByName, [in_spark(context, entry).select(*names) for entry in keys])
-        frames.append(_keys_of_groups(shape, situation, union.distinct()))
+        frames.append(_keys_of_groups(shape, backlog, union.distinct()))
     return reduce(DataFrame.unionByName, frames).distinct()
 
 
-def changed_idx_count(context: TableContext, situation: Situation, config: RunConfig) -> int:
+def changed_idx_count(context: TableContext, backlog: Backlog, config: RunConfig) -> int:
     """How many keys a run would take now; without a Spark job where the changes are few and lead straight to keys."""
-    shape = situation.spec.shape
-    if situation.is_settled:
+    shape = backlog.spec.shape
+    if backlog.is_settled:
         return 0
-    taken = _keys_taken(context, situation, config)
+    taken = _keys_taken(context, backlog, config)
     if not shape.keys:
         return 1 if () in taken else 0
     mine = [entry for entry in taken.get(shape.keys, []) if isinstance(entry, LocalFrame)]
     if len(mine) == sum(len(keys) for keys in taken.values()):
         return _at_hand(shape, shape.keys, mine).num_rows
-    return changed_idx(context, situation, config).count()
+    return changed_idx(context, backlog, config).count()
 
 
-def _keys_taken(context: TableContext, situation: Situation, config: RunConfig) -> dict[Columns, list[CheckedFrame]]:
+def _keys_taken(context: TableContext, backlog: Backlog, config: RunConfig) -> dict[Columns, list[CheckedFrame]]:
     """The keys that a run would take, by the columns that they have; those without are the one global result."""
-    shape, taken = situation.spec.shape, dict[Columns, list[CheckedFrame]]()
-    if situation.is_settled:
+    shape, taken = backlog.spec.shape, dict[Columns, list[CheckedFrame]]()
+    if backlog.is_settled:
         return taken
     if config.is_partial:
-        for part in parts_to_take(context, situation, config):
+        for part in parts_to_take(context, backlog, config):
             if part.keys is not None:
                 taken.setdefault(tuple(part.keys.column_names), []).append(LocalFrame(part.keys))
             elif part.complete:
@@ -247,31 +247,31 @@ def _keys_taken(context: TableContext, situation: Situation, config: RunConfig) 
         return taken
     if not shape.group:
         return {(): []}
-    for entry in _taken_now(context, situation):
+    for entry in _taken_now(context, backlog):
         taken.setdefault(entry.columns, []).append(entry.keys)
-    for columns, texts in by_columns(shape, situation.due).items():
+    for columns, texts in by_columns(shape, backlog.due).items():
         taken.setdefault(columns, []).append(LocalFrame(keys_of(texts, columns, shape.key_types)))
     return taken
 
 
-def _taken_now(context: TableContext, situation: Situation) -> list[Found]:
-    spec, shape = situation.spec, situation.spec.shape
-    covered = context.control.index.covered_keys(spec.name, situation.stored_under)
-    must = situation.must_recompute or situation.unfinished is not None
-    if not covered and (must or (situation.has_records and situation.all_keys_because() is not None)):
-        frames = [Found("all", shape.group, SparkFrame(all_keys(shape, situation.read)))]
+def _taken_now(context: TableContext, backlog: Backlog) -> list[Found]:
+    spec, shape = backlog.spec, backlog.spec.shape
+    covered = context.control.index.covered_keys(spec.name, backlog.stored_under)
+    must = backlog.new_outputs or backlog.unfinished is not None
+    if not covered and (must or (backlog.has_records and backlog.all_keys_because() is not None)):
+        frames = [Found("all", shape.group, SparkFrame(all_keys(shape, backlog.read)))]
         for output in shape.outputs:
-            head = situation.heads.get(output.name)
+            head = backlog.heads.get(output.name)
             if head is not None and head.last_offset is not None and set(shape.group) <= set(output.schema.key):
                 rows = read_images(output, upto=head.last_offset).select(*[quoted(name) for name in shape.group])
                 frames.append(Found(output.name, shape.group, SparkFrame(rows)))
         return frames
     if spec.options.algorithm == "v1":
-        return processed_keys_say(context, situation)
-    return waiting_keys(context, situation)
+        return processed_keys_say(context, backlog)
+    return waiting_keys(context, backlog)
 
 
-def _keys_of_groups(shape: Shape, situation: Situation, groups: DataFrame) -> DataFrame:
+def _keys_of_groups(shape: Shape, backlog: Backlog, groups: DataFrame) -> DataFrame:
     """All transform keys of some groups: what an outer join of the inputs has there."""
     if set(groups.columns) == set(shape.keys):
         return groups.select(*[F.col(quoted(name)) for name in shape.keys])
@@ -280,9 +280,7 @@ def _keys_of_groups(shape: Shape, situation: Situation, groups: DataFrame) -> Da
         part = source.part_of(shape.keys)
         if not part:
             continue
-        rows = (
-            read_images(source.source, upto=situation.read[source.table]).select(*[quoted(n) for n in part]).distinct()
-        )
+        rows = read_images(source.source, upto=backlog.read[source.table]).select(*[quoted(n) for n in part]).distinct()
         shared = [name for name in part if name in joined.columns]
         joined = joined.join(rows, shared, "left") if shared else joined.crossJoin(rows)
     return joined.select(*[F.col(quoted(name)) for name in shape.keys]).distinct()

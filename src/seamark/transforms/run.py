@@ -22,6 +22,7 @@ from seamark.steps.running.commit import Batch, Committed, Committer, Covered, c
 from seamark.steps.running.failures import failed_again, held_by
 from seamark.steps.running.observe import OnBatch, batch_observers
 from seamark.steps.running.run_config import RunConfig
+from seamark.steps.standing.moves import Mode
 from seamark.steps.standing.pins import Taken
 from seamark.tables.computed import moved_to_files
 from seamark.tables.context import TableContext
@@ -29,6 +30,7 @@ from seamark.tables.frames import CheckedFrame, LocalFrame
 from seamark.tables.small import fits_on_driver
 from seamark.tables.write.publish import Progress
 from seamark.tables.write.slices import OpCounts
+from seamark.transforms.backlog import Backlog
 from seamark.transforms.compute.call import (
     Results,
     asserted_scope,
@@ -44,7 +46,6 @@ from seamark.transforms.declare.spec import StepSpec
 from seamark.transforms.keys.counting import count_scope
 from seamark.transforms.keys.select import no_keys
 from seamark.transforms.keys.tracking import processed_rows
-from seamark.transforms.situation import Situation
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Work:
     """One batch to be done: a scope, how it was found, and how far inputs are incorporated once it is committed."""
 
     scope: Scope
-    mode: str
+    mode: Mode
     taken: tuple[Taken, ...] = ()
     covers: tuple[Covered, ...] = ()
     keys: tuple[str, ...] = ()
@@ -103,50 +104,50 @@ class StepRun:
         self._committer = Committer(context, spec, attempt.files)
         self._failures: dict[str, FailedKey] | None = None  # those that stand, once this run has committed
 
-    def do(self, situation: Situation, work: Work, *, batches_left: int = 0) -> None:
+    def do(self, backlog: Backlog, work: Work, *, batches_left: int = 0) -> None:
         """Compute a batch and commit it."""
         begun = time.monotonic()
         self.attempt.at_batch(self.context, work.mode, self.report.batches + 1, batches_left=batches_left)
         with ExitStack() as stack:
-            self._compute_and_commit(situation, work, stack)
+            self._compute_and_commit(backlog, work, stack)
         self.report.batches += 1
         for observe in batch_observers:
             observe(self.spec.name, time.monotonic() - begun)
         self._on_batch(self.report, batches_left)
 
-    def do_given(self, situation: Situation, work: Work) -> None:
+    def do_given(self, backlog: Backlog, work: Work) -> None:
         """Compute keys that somebody has given and commit them; without any key there is nothing to commit."""
         if not work.is_empty:
-            self.do(situation, work)
+            self.do(backlog, work)
 
-    def _compute_and_commit(self, situation: Situation, work: Work, stack: ExitStack) -> None:
+    def _compute_and_commit(self, backlog: Backlog, work: Work, stack: ExitStack) -> None:
         """A large frame is computed once, while it is written. Only when that fails is it computed before.
 
         Then the keys to blame can be found, and the others are committed.
         """
-        gathered = None if work.is_empty else gather(self.shape, work.scope, situation.read, work.known)
+        gathered = None if work.is_empty else gather(self.shape, work.scope, backlog.read, work.known)
         trouble = None
         if gathered is not None and self._is_large(gathered):
             try:
-                self._commit(situation, self._uncomputed(situation, work, gathered))
+                self._commit(backlog, self._uncomputed(backlog, work, gathered))
                 return
             except KeyTrouble as error:
                 trouble = error
             except ComputeFailed as error:
                 trouble = self._trouble_in(error)
-        self._commit(situation, self._compute(situation, work, stack, gathered, trouble))
+        self._commit(backlog, self._compute(backlog, work, stack, gathered, trouble))
 
     def _is_large(self, gathered: Gathered) -> bool:
         by_range = isinstance(gathered.scope, AllKeys | KeyRange) and not gathered.holds_no_key
         return by_range and not gathered.are_local and not self.spec.options.pandas
 
-    def _uncomputed(self, situation: Situation, work: Work, gathered: Gathered) -> Done:
+    def _uncomputed(self, backlog: Backlog, work: Work, gathered: Gathered) -> Done:
         assert isinstance(gathered.scope, AllKeys | KeyRange)
         results = Results.none(self.shape)
         frames = call_uncomputed(self.shape, warn_of_chance(self.spec), gathered)
         pairs = zip(self.shape.outputs, frames, strict=True)
         results.add([asserted_scope(self.shape, output, frame, gathered.scope) for output, frame in pairs])
-        return self._done(situation, work, gathered, results)
+        return self._done(backlog, work, gathered, results)
 
     def _trouble_in(self, error: ComputeFailed) -> KeyTrouble:
         """The function's failure behind a failed write, or the error raised if something else is behind it."""
@@ -159,22 +160,22 @@ class StepRun:
             raise error
         return trouble
 
-    def do_together(self, situation: Situation, works: Sequence[Work], whole: Work) -> None:
+    def do_together(self, backlog: Backlog, works: Sequence[Work], whole: Work) -> None:
         """Compute batch after batch, and commit all of them at once as `whole`."""
         with ExitStack() as stack:
             done: list[Done] = []
             results = Results.none(self.shape)
             for number, work in enumerate(works, start=1):
                 self.attempt.at_batch(self.context, work.mode, number, batches_left=len(works) - number)
-                gathered = None if work.is_empty else gather(self.shape, work.scope, situation.read, work.known)
-                part = self._compute(situation, work, stack, gathered)
+                gathered = None if work.is_empty else gather(self.shape, work.scope, backlog.read, work.known)
+                part = self._compute(backlog, work, stack, gathered)
                 self._make_room(done, part, stack)
                 done.append(part)
                 results.failed += part.results.failed
                 results.causes += part.results.causes
                 self._refuse_too_many(results)
             rows = [[piece for part in done for piece in part.rows[n]] for n in range(len(self.spec.written))]
-            self._commit(situation, Done(whole, results, rows, sum(part.keys for part in done)))
+            self._commit(backlog, Done(whole, results, rows, sum(part.keys for part in done)))
         self.report.batches += len(works)
         self._on_batch(self.report, 0)
 
@@ -188,13 +189,13 @@ class StepRun:
                 if isinstance(piece, LocalFrame):
                     pieces[place] = stack.enter_context(moved_to_files(self.context, piece, output.schema))
 
-    def give_up(self, situation: Situation, keys: Set[str], work: Work) -> None:
+    def give_up(self, backlog: Backlog, keys: Set[str], work: Work) -> None:
         """Forget failed keys, in a commit that computes nothing, so that the chain knows of it too."""
-        standing = self._standing_failures(situation)
+        standing = self._standing_failures(backlog)
         self._failures = {key: entry for key, entry in standing.items() if key not in keys}
         done = Done(work, Results.none(self.shape), [[] for _ in self.spec.written], 0)
         progress = Progress(recovered=tuple((self.spec.name, key) for key in sorted(keys)), lease=self.attempt.lease)
-        batch = self._batch(situation, done, tuple(self._failures.values()), ())
+        batch = self._batch(backlog, done, tuple(self._failures.values()), ())
         self._committer.commit(batch, self._record(work), progress)
         self.report.batches += 1
 
@@ -202,7 +203,7 @@ class StepRun:
 
     def _compute(
         self,
-        situation: Situation,
+        backlog: Backlog,
         work: Work,
         stack: ExitStack,
         gathered: Gathered | None,
@@ -212,13 +213,13 @@ class StepRun:
             return Done(work, Results.none(self.shape), [[] for _ in self.spec.written], 0)
         results = self._call(gathered, stack, trouble)
         self._refuse_too_many(results)
-        return self._done(situation, work, gathered, results)
+        return self._done(backlog, work, gathered, results)
 
-    def _done(self, situation: Situation, work: Work, gathered: Gathered, results: Results) -> Done:
+    def _done(self, backlog: Backlog, work: Work, gathered: Gathered, results: Results) -> Done:
         rows = [list(pieces) for pieces in results.outputs]
         if self.spec.keys_table is not None:
-            rows.append([processed_rows(gathered, failed_keys(results), situation.read, self.spec.keys_table)])
-        return Done(work, results, rows, count_scope(gathered, situation.read))
+            rows.append([processed_rows(gathered, failed_keys(results), backlog.read, self.spec.keys_table)])
+        return Done(work, results, rows, count_scope(gathered, backlog.read))
 
     def _call(self, gathered: Gathered, stack: ExitStack, trouble: KeyTrouble | None) -> Results:
         if self.spec.options.pandas:
@@ -255,18 +256,18 @@ class StepRun:
 
     # --- committing ---------------------------------------------------------------------------------------------------
 
-    def _commit(self, situation: Situation, done: Done) -> None:
+    def _commit(self, backlog: Backlog, done: Done) -> None:
         work, now = done.work, self.context.clock.now().timestamp()
-        standing = self._standing_failures(situation)
-        read_at = json.dumps({table: -1 if offset is None else offset for table, offset in situation.read.items()})
+        standing = self._standing_failures(backlog)
+        read_at = json.dumps({table: -1 if offset is None else offset for table, offset in backlog.read.items()})
         failed = failed_again(self.spec.name, done.results.failed, standing, now, read_at)
         cured = held_by(work.scope, self.shape.key_types, [key for key in standing if key not in failed])
         if work.range is not None and work.range.last:  # all keys there are, so also what failed by other columns
             cured += [key for key in standing if not set(columns_of(key)) <= set(self.shape.keys)]
         left = {key: entry for key, entry in standing.items() if key not in cured} | failed
-        covered, passed = self._covered_keys(work, failed, situation, read_at, now)
+        covered, passed = self._covered_keys(work, failed, backlog, read_at, now)
         positions = [
-            position_at(self.context, self.spec.name, entry, situation.generation(entry.table)) for entry in work.covers
+            position_at(self.context, self.spec.name, entry, backlog.generation(entry.table)) for entry in work.covers
         ]
         progress = Progress(
             positions=tuple(positions),
@@ -276,28 +277,26 @@ class StepRun:
             lease=self.attempt.lease,
             batch=self.report.batches + 1,
         )
-        batch = self._batch(situation, done, tuple(left.values()), tuple(failed))
+        batch = self._batch(backlog, done, tuple(left.values()), tuple(failed))
         committed = self._committer.commit(batch, self._record(work), progress)
         self._tell(done, committed, failed)
         self._failures = left
         self.tried.update(failed, work.keys)
         self.offsets.update({p.input_table: p.update_ts for p in positions if p.update_ts is not None})
 
-    def _batch(
-        self, situation: Situation, done: Done, standing: tuple[FailedKey, ...], failed: tuple[str, ...]
-    ) -> Batch:
+    def _batch(self, backlog: Backlog, done: Done, standing: tuple[FailedKey, ...], failed: tuple[str, ...]) -> Batch:
         work = done.work
         checkpoint = Checkpoint(
             step=self.spec.name,
             mode=work.mode,
-            read={table: ReadAt.of(pin) for table, pin in situation.pins.items()},
+            read={table: ReadAt.of(pin) for table, pin in backlog.pins.items()},
             taken=taken_intervals(work.taken),
             keys=work.keys,
             range=work.range,
             failed=standing,
             skipped=failed,
-            selected_at=dict(situation.before) if self.shape.looked_up else None,
-            open_pass=None if work.range is not None or work.completes else situation.unfinished,
+            selected_at=dict(backlog.before) if self.shape.looked_up else None,
+            open_pass=None if work.range is not None or work.completes else backlog.unfinished,
         )
         global_failure = bool(failed) and not self.shape.keys  # then the rows that stand are left as they are
         scope = no_keys(self.shape) if global_failure else work.scope
@@ -307,21 +306,21 @@ class StepRun:
             changes=tuple(partial(change_of, output, rows, scope, left_alone) for output, rows in pairs),
             checkpoint=checkpoint,
             covered=work.covers,
-            watermark=least_watermark(self.context, situation.pins.values()) if work.completes else None,
+            watermark=least_watermark(self.context, backlog.pins.values()) if work.completes else None,
         )
 
-    def _standing_failures(self, situation: Situation) -> dict[str, FailedKey]:
-        return self._failures if self._failures is not None else {entry.key: entry for entry in situation.failed}
+    def _standing_failures(self, backlog: Backlog) -> dict[str, FailedKey]:
+        return self._failures if self._failures is not None else {entry.key: entry for entry in backlog.failed}
 
     def _covered_keys(
-        self, work: Work, failed: Mapping[str, FailedKey], situation: Situation, read_at: str, now: float
+        self, work: Work, failed: Mapping[str, FailedKey], backlog: Backlog, read_at: str, now: float
     ) -> tuple[tuple[CoveredKey, ...], list[str]]:
         """Keys to remember as computed ahead of the positions, and keys to forget.
 
         Those are forgotten when the positions pass them, and when all keys are to be computed by another definition.
         """
         forgotten: list[str] = []
-        if work.completes or situation.begins_anew:
+        if work.completes or backlog.begins_anew:
             covered = self.context.control.index.covered_keys(self.spec.name, self.spec.outputs_key)
             forgotten = [entry.key for entry in covered]
         if not work.remember or not isinstance(work.scope, KeyValues):

@@ -18,20 +18,22 @@ from seamark.steps.running.begin import Makers, all_tables, ready_tables
 from seamark.steps.running.failures import failure_frame
 from seamark.steps.running.observe import OnBatch, silent
 from seamark.steps.running.report import StepPlan, StepReport
-from seamark.steps.running.run_config import RunConfig
-from seamark.steps.standing.known import Known, has_made_rows, older_definition, refuse_older_program
+from seamark.steps.running.run_config import OnChange, RunConfig
+from seamark.steps.standing.known import Known
+from seamark.steps.standing.moves import Mode, Move
 from seamark.tables.context import TableContext
 from seamark.tables.schema.growth import grow_declared
 from seamark.tables.write.publish import begun_heads
+from seamark.transforms.backlog import Backlog, adopted, backlog_of
 from seamark.transforms.declare.spec import StepSpec
 from seamark.transforms.keys.handed_in import changed_rows, failed_among, given_scope, key_rows
 from seamark.transforms.keys.select import no_keys
 from seamark.transforms.keys.strategies import by_changes, by_columns, covers_pins, scope_of, through_all_keys
+from seamark.transforms.moves import decided, next_move
 from seamark.transforms.partial import by_processed_keys, changed_idx, changed_idx_count, part_of_changes
 from seamark.transforms.planning import plan_step
 from seamark.transforms.replay import replay_tables
 from seamark.transforms.run import StepRun, Work
-from seamark.transforms.situation import Situation, adopted, decide, decided, look, watermark_to_come
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -86,11 +88,11 @@ class Step:
         Raises what stops it; a key that fails does not, unless `fail_fast` is set.
         """
         config = config or RunConfig()
-        situation = look(self._context, self.spec, known or Known.of(self._context))
-        if situation.is_settled and situation.own.adoption is None and not watermark_to_come(self._context, situation):
-            grow_declared(all_tables(self.spec), situation.heads)
+        backlog = backlog_of(self._context, self.spec, known or Known.of(self._context))
+        if backlog.is_settled and backlog.own.adoption is None:
+            grow_declared(all_tables(self.spec), backlog.heads)
             return StepReport(self.name)
-        return self._run(config, "run", lambda run: self._settle(run, config), on_batch)
+        return self._run(config, Mode.RUN, lambda run: self._settle(run, config), on_batch)
 
     def run_changelist(self, changes: ChangeList, config: RunConfig | None = None) -> StepReport:
         """Compute the keys that given changes of inputs lead to, changed or not. No position moves."""
@@ -102,11 +104,11 @@ class Step:
             return StepReport(self.name)
 
         def work(run: StepRun) -> None:
-            situation = self._pinned(run, config)
-            for scope, keys in changed_rows(run, situation, changes):
-                run.do_given(situation, Work(scope, "changelist", keys=keys))
+            backlog = self._pinned(run, config)
+            for scope, keys in changed_rows(run, backlog, changes):
+                run.do_given(backlog, Work(scope, Mode.CHANGELIST, keys=keys))
 
-        return self._run(config, "changelist", work)
+        return self._run(config, Mode.CHANGELIST, work)
 
     def run_idx(self, keys: Any, config: RunConfig | None = None) -> StepReport:
         """Compute the keys of a frame, changed or not. No position moves."""
@@ -118,9 +120,9 @@ class Step:
 
         def work(run: StepRun) -> None:
             scope, texts = given_scope(run, keys)
-            run.do_given(self._pinned(run, config), Work(scope, "keys", keys=texts))
+            run.do_given(self._pinned(run, config), Work(scope, Mode.KEYS, keys=texts))
 
-        return self._run(config, "keys", work)
+        return self._run(config, Mode.KEYS, work)
 
     def retry(self, config: RunConfig | None = None, keys: Any = None) -> StepReport:
         """Compute failed keys now, all or those of a frame, whether they are due or not."""
@@ -130,14 +132,14 @@ class Step:
             return StepReport(self.name)
 
         def work(run: StepRun) -> None:
-            situation = self._pinned(run, config)
-            failed = [entry for entry in situation.failed if keys is None or entry.key in chosen]
+            backlog = self._pinned(run, config)
+            failed = [entry for entry in backlog.failed if keys is None or entry.key in chosen]
             for columns, texts in by_columns(run.shape, failed, run.tried).items():
                 with ExitStack() as stack:
                     scope = scope_of(run, columns, [], texts, stack)
-                    run.do(situation, Work(scope, "retry", keys=tuple(texts)))
+                    run.do(backlog, Work(scope, Mode.RETRY, keys=tuple(texts)))
 
-        return self._run(config, "retry", work)
+        return self._run(config, Mode.RETRY, work)
 
     def give_up(self, keys: Any = None) -> int:
         """Forget failed keys, all or those of a frame: they are tried again only when they change. Gives how many."""
@@ -146,10 +148,10 @@ class Step:
             return 0
 
         def work(run: StepRun) -> None:
-            situation = self._pinned(run, RunConfig())
-            run.give_up(situation, given_up, Work(no_keys(run.shape), "give up"))
+            backlog = self._pinned(run, RunConfig())
+            run.give_up(backlog, given_up, Work(no_keys(run.shape), Mode.GIVE_UP))
 
-        self._run(RunConfig(), "give up", work)
+        self._run(RunConfig(), Mode.GIVE_UP, work)
         return len(given_up)
 
     def _failed(self, keys: Any) -> set[str]:
@@ -161,11 +163,15 @@ class Step:
 
     def plan(self, known: Known | None = None) -> StepPlan:
         """What a run would do now."""
-        return plan_step(self._context, look(self._context, self.spec, known or Known.of(self._context)))
+        backlog = self._backlog(known).checked()
+        return plan_step(self._context, backlog, next_move(backlog, self.spec.options.on_change))
 
-    def definition_changed(self, heads: Mapping[str, TableHead]) -> bool:
-        """Whether rows stand that another definition of the step has made."""
-        return has_made_rows(self.spec, heads) and older_definition(self._context, self.spec, heads) is not None
+    def next_move(self, known: Known | None = None) -> Move:
+        """What a run would do first, and why."""
+        return next_move(self._backlog(known).checked(), self.spec.options.on_change)
+
+    def _backlog(self, known: Known | None = None) -> Backlog:
+        return backlog_of(self._context, self.spec, known or Known.of(self._context))
 
     def get_changed_idx(self, config: RunConfig | None = None) -> DataFrame:
         """The keys that a run with this configuration would take now, as a Spark frame."""
@@ -177,11 +183,10 @@ class Step:
         config = config or RunConfig()
         return changed_idx_count(self._context, self._as_a_run_would(config), config)
 
-    def _as_a_run_would(self, config: RunConfig) -> Situation:
+    def _as_a_run_would(self, config: RunConfig) -> Backlog:
         """Where the step stands; where a run would ask about a changed definition, as if the rows were kept."""
-        situation = look(self._context, self.spec, Known.of(self._context))
-        policy = config.on_change or self.spec.options.on_change
-        return decided(situation, "keep" if policy == "ask" else policy)
+        policy = self._policy(config)
+        return decided(self._backlog(), "keep" if policy == "ask" else policy)
 
     def refuse_moved_offsets(self) -> None:
         """Nothing: a step computes rows anew from its inputs, however often a record leads it there."""
@@ -202,55 +207,53 @@ class Step:
 
     def _settle(self, run: StepRun, config: RunConfig) -> None:
         """Pin the inputs once, then do what waits until nothing does; what comes later waits for the next run."""
-        situation = self._pinned(run, config)
-        recompute = decide(situation, config.on_change or self.spec.options.on_change)
+        backlog = self._pinned(run, config)
         if config.is_partial:
-            part_of_changes(run, situation, config)
+            part_of_changes(run, backlog, config)
             return
-        pins = situation.pins
-        while True:
-            if not self._next(run, situation, recompute=recompute):
-                return
-            recompute = False
-            situation = look(self._context, self.spec, Known.of(self._context), pins)
+        pins = backlog.pins
+        while (move := next_move(backlog, self._policy(config), run.tried)).mode is not Mode.SETTLED:
+            move.raise_refusal()
+            self._make(run, backlog, move)
+            backlog = backlog_of(self._context, self.spec, Known.of(self._context), pins)
 
-    def _next(self, run: StepRun, situation: Situation, *, recompute: bool) -> bool:
-        """Do the next piece of what waits; False if nothing does."""
-        due = [entry for entry in situation.due if entry.key not in run.tried]
-        if recompute:
-            through_all_keys(run, situation.to_recompute(), "recompute")
-        elif situation.unfinished is not None:
-            through_all_keys(run, situation, situation.unfinished.mode)
-        elif situation.has_records and situation.all_keys_because() is not None:
-            through_all_keys(run, situation, "all keys")
-        elif situation.has_records and self.spec.options.algorithm == "v1":
-            by_processed_keys(run, situation, due)
-        elif situation.has_records or due:
-            by_changes(run, situation, due)
-        elif situation.older is not None or watermark_to_come(self._context, situation):
-            mode = "definition" if situation.older is not None else "watermark"
-            run.do(situation, Work(no_keys(run.shape), mode, covers=covers_pins(situation), completes=True))
-        else:
-            return False
-        return True
+    def _make(self, run: StepRun, backlog: Backlog, move: Move) -> None:
+        """Carry out one move."""
+        match move.mode:
+            case Mode.RECOMPUTE | Mode.ALL_KEYS:
+                through_all_keys(run, backlog, move.mode)
+            case Mode.CHANGES if self.spec.options.algorithm == "v1":
+                by_processed_keys(run, backlog)
+            case Mode.CHANGES | Mode.RETRY:
+                by_changes(run, backlog)
+            case Mode.DEFINITION | Mode.WATERMARK:
+                run.do(backlog, Work(no_keys(run.shape), move.mode, covers=covers_pins(backlog), completes=True))
+            case _:
+                raise AssertionError(f"a run does not decide on {move.mode}")
 
-    def _pinned(self, run: StepRun, config: RunConfig) -> Situation:
+    def _policy(self, config: RunConfig) -> OnChange:
+        """What becomes of the rows that stand, if the definition changed."""
+        return config.on_change or self.spec.options.on_change
+
+    def _pinned(self, run: StepRun, config: RunConfig) -> Backlog:
         """The step with its tables ready and its inputs pinned. Refusals come before anything is written."""
-        policy, known = config.on_change or self.spec.options.on_change, Known.of(self._context)
-        situation = look(self._context, self.spec, known)
-        refuse_older_program(self.spec, situation.pins.values(), situation.heads)
-        decided(situation, policy)
+        known = Known.of(self._context)
+        backlog = self._accepted(backlog_of(self._context, self.spec, known).checked(), config)
         ready = ready_tables(self._context, run.attempt.files, self.spec, self._makers(), known)
         if ready is not known:
-            situation = look(self._context, self.spec, ready)
             begun = begun_heads(run.attempt.files)
-            pins = [pin for pin in situation.pins.values() if pin.table not in begun]
-            refuse_older_program(self.spec, pins, situation.heads)
-        run.attempt.read_upto(self._context, situation.pins)
-        return adopted(self._context, decided(situation, policy))
+            backlog = self._accepted(backlog_of(self._context, self.spec, ready).checked(begun.keys()), config)
+        run.attempt.read_upto(self._context, backlog.pins)
+        return adopted(self._context, backlog)
+
+    def _accepted(self, backlog: Backlog, config: RunConfig) -> Backlog:
+        """The backlog as a run takes it: refused here if at all, with a pass over all keys to come if one is needed."""
+        if backlog.outgrown is not None:
+            raise backlog.outgrown
+        return decided(backlog, self._policy(config))
 
     def _run(
-        self, config: RunConfig, what: str, work: Callable[[StepRun], None], on_batch: OnBatch = silent
+        self, config: RunConfig, mode: Mode, work: Callable[[StepRun], None], on_batch: OnBatch = silent
     ) -> StepReport:
         """Do some work under the step's lease, and report it."""
 
@@ -261,7 +264,7 @@ class Step:
             finally:
                 self._remember(run, attempt.report)
 
-        return attempt(self._context, self.spec, StepReport(self.name, mode=what), self._wait, once)
+        return attempt(self._context, self.spec, StepReport(self.name, mode=mode), self._wait, once)
 
     def _remember(self, run: StepRun, report: StepReport) -> None:
         """What the run changed, for whoever comes next: frames are made when somebody looks."""

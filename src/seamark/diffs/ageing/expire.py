@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from seamark.diffs.ageing.gone import Forgetting
 from seamark.diffs.ageing.moments import EARLIEST, LATEST, as_moment, literal, scalar
+from seamark.diffs.backlog import DiffBacklog
 from seamark.diffs.compute.result import (
     CHANGES,
     MARKS,
@@ -31,7 +32,6 @@ from seamark.diffs.compute.result import (
 from seamark.diffs.compute.visit_columns import NOW, gone, stored_side
 from seamark.diffs.declare.spec import AT, EXPIRED, DiffSpec
 from seamark.diffs.outcome import Outcome
-from seamark.diffs.situation import DiffSituation
 from seamark.diffs.standing import as_frame, beside
 from seamark.ledger import Op
 from seamark.spark.frames import arrow_rows, spark_frame
@@ -87,22 +87,22 @@ class Expiry:
     failed: tuple[str, ...] = ()
 
     @staticmethod
-    def due(context: TableContext, spec: DiffSpec, situation: DiffSituation) -> Expiry:
+    def due(context: TableContext, spec: DiffSpec, backlog: DiffBacklog) -> Expiry:
         """What is to leave the state now."""
-        times, before = situation.times, situation.now - spec.options.keep_gone
-        rebuilds = spec.ttl is not None and not times.are_current and situation.state_offset is not None
+        times, before = backlog.times, backlog.now - spec.options.keep_gone
+        rebuilds = spec.ttl is not None and not times.are_current and backlog.state_offset is not None
         return Expiry(
             context,
             spec,
-            situation.now,
-            state=situation.state_offset,
-            gone=situation.gone_offset,
+            backlog.now,
+            state=backlog.state_offset,
+            gone=backlog.gone_offset,
             times=times.offset,
-            is_due=situation.expires,
+            is_due=backlog.expires,
             rebuilds=rebuilds,
             since=None if rebuilds else times.oldest,
             ahead=times.ahead,
-            forgetting=Forgetting.due(spec, situation.forgotten, situation.gone_offset, before)
+            forgetting=Forgetting.due(spec, backlog.forgotten, backlog.gone_offset, before)
             if spec.loses_visits
             else None,
         )

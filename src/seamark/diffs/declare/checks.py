@@ -99,7 +99,7 @@ def _check_options(name: str, options: DiffOptions) -> None:
         raise refused(
             name,
             f"on_change={options.on_change!r} is neither 'ask' nor 'keep'.",
-            "a diff is a fold over its logs and cannot be computed anew; under another name it starts over.",
+            "a diff adds each record of its logs once and cannot be computed anew; under another name it starts over.",
         )
     most = options.max_failed_keys
     if not isinstance(most, int) or isinstance(most, bool) or most < 0:

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from seamark.diffs.compute.merge import Rule
 from seamark.diffs.declare.spec import KEEP_GONE
+from seamark.steps.running.run_config import OnChange
 from seamark.tables.table import TableOrName
 
 
@@ -31,4 +32,4 @@ class DiffDeclaration:
     keep_intermediate: bool = False
     fail_fast: bool = False
     max_failed_keys: int = 1_000
-    on_change: str = "ask"
+    on_change: OnChange = "ask"

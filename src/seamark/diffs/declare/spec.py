@@ -20,6 +20,7 @@ from seamark.diffs.compute.merge import MergeColumn
 from seamark.errors import InvalidStep, SeamarkError, TableError
 from seamark.steps.definition.definition import Definition, FunctionText, function_text
 from seamark.steps.definition.lookup import closure_of
+from seamark.steps.running.run_config import OnChange
 from seamark.tables.kinds import DIFF
 from seamark.tables.read.rows import TableSource
 from seamark.tables.schema.ddl import UTC_MICROS
@@ -75,7 +76,7 @@ class DiffOptions:
     keep_intermediate: bool = False
     fail_fast: bool = False
     max_failed_keys: int = 1_000
-    on_change: str = "ask"
+    on_change: OnChange = "ask"
     keep_gone: timedelta = KEEP_GONE
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from seamark.control import FailedKey
+from seamark.steps.standing.moves import Mode
 from seamark.steps.standing.pins import Pin, Taken
 
 
@@ -45,7 +46,7 @@ class RangeMark:
 class OpenPass:
     """A pass over all keys that continues after a commit that is not part of it."""
 
-    mode: str
+    mode: Mode
     mark: RangeMark
 
 
@@ -60,7 +61,7 @@ class Checkpoint:
     """
 
     step: str
-    mode: str
+    mode: Mode
     read: Mapping[str, ReadAt]
     taken: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
     keys: tuple[str, ...] = ()
@@ -88,7 +89,7 @@ class Checkpoint:
         document: dict[str, Any] = {
             "seamark": 1,
             "step": self.step,
-            "mode": self.mode,
+            "mode": self.mode.value,
             "part": list(self.part),
             "read": {table: _position(at) for table, at in self.read.items()},
             "taken": {table: list(interval) for table, interval in self.taken.items()},
@@ -102,7 +103,7 @@ class Checkpoint:
         if self.range is not None:
             document["range"] = _mark(self.range)
         if self.open_pass is not None:
-            document["open_pass"] = {"mode": self.open_pass.mode, "range": _mark(self.open_pass.mark)}
+            document["open_pass"] = {"mode": self.open_pass.mode.value, "range": _mark(self.open_pass.mark)}
         if self.details:
             document["details"] = dict(self.details)
         return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
@@ -114,7 +115,7 @@ def decode(data: bytes) -> Checkpoint:
     ranged, opened = document.get("range"), document.get("open_pass")
     return Checkpoint(
         step=document["step"],
-        mode=document["mode"],
+        mode=Mode(document["mode"]),
         read={table: ReadAt(**at) for table, at in document["read"].items()},
         taken={table: (after, upto) for table, (after, upto) in document["taken"].items()},
         keys=tuple(_text(key) for key in document["keys"]),
@@ -122,7 +123,7 @@ def decode(data: bytes) -> Checkpoint:
         failed=tuple(FailedKey(step=document["step"], **entry) for entry in document["failed"]),
         skipped=tuple(_text(key) for key in document.get("skipped", [])),
         selected_at=document.get("selected_at"),
-        open_pass=OpenPass(opened["mode"], _range(opened["range"])) if opened else None,
+        open_pass=OpenPass(Mode(opened["mode"]), _range(opened["range"])) if opened else None,
         details=document.get("details", {}),
         part=(document["part"][0], document["part"][1]),
     )

@@ -15,6 +15,7 @@ from seamark.steps.past.checkpoint import ReadAt
 from seamark.steps.past.history import checkpoint_of, definition_at
 from seamark.steps.rows.fetch import OFFSET, read_for
 from seamark.steps.rows.scope import KeyValues
+from seamark.steps.standing.moves import Mode
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame, check_frame
 from seamark.tables.read.rows import TableSource
@@ -39,7 +40,7 @@ class Provenance:
     row: Mapping[str, Any] | None = None
     omitted: int = 0
     definition: str | None = None
-    mode: str | None = None
+    mode: Mode | None = None
 
     def walk(self) -> Iterator[Provenance]:
         """This row and all rows behind it."""

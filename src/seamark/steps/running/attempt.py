@@ -25,6 +25,7 @@ from seamark.steps.running.commit import Maker
 from seamark.steps.running.observe import begin_observers
 from seamark.steps.running.report import StepReport
 from seamark.steps.standing.diagnosis import STOPPED
+from seamark.steps.standing.moves import Mode
 from seamark.steps.standing.pins import Pin
 from seamark.tables.context import TableContext
 from seamark.tables.write.publish import Writing, writing
@@ -55,23 +56,23 @@ class Attempt:
             context.control.live.move_pins(self.files.run_id, offsets)
         else:
             begun = LiveRun(
-                self.files.run_id, self.report.step, self.lease, self.report.mode, self.started, pins=offsets
+                self.files.run_id, self.report.step, self.lease, self.report.mode.value, self.started, pins=offsets
             )
             context.control.live.begin(begun)
         self.pins, self.is_listed = pins, True
 
-    def at_batch(self, context: TableContext, mode: str, number: int, *, batches_left: int) -> None:
+    def at_batch(self, context: TableContext, mode: Mode, number: int, *, batches_left: int) -> None:
         """Say which batch is at work, for people who look on."""
-        context.control.live.at_batch(self.files.run_id, number, number + batches_left, mode)
+        context.control.live.at_batch(self.files.run_id, number, number + batches_left, mode.value)
         for observe in begin_observers:
             observe(self.report, number, number + batches_left)
 
-    def record(self, context: TableContext, *, mode: str, rows_in: int, rows_out: int) -> RunRecord:
+    def record(self, context: TableContext, *, mode: Mode, rows_in: int, rows_out: int) -> RunRecord:
         """The run's row after a commit."""
         return RunRecord(
             run_id=self.files.run_id,
             step=self.report.step,
-            mode=mode,
+            mode=mode.value,
             started=self.started + seconds_spent() - self.spark_before,
             ended=context.clock.now().timestamp(),
             pins=json.dumps({table: pin.offset for table, pin in self.pins.items()}) if self.pins else None,
@@ -98,7 +99,7 @@ def attempt(
                 context.control.live.end(files.run_id)
     report.seconds = time.monotonic() - begun - (seconds_spent() - spark_before)
     if report.batches == 0:
-        report.mode = "settled"
+        report.mode = Mode.SETTLED
     return report
 
 

@@ -23,6 +23,7 @@ from seamark.steps.running.observe import OnBatch, silent
 from seamark.steps.running.report import RunReport, StepPlan, StepReport
 from seamark.steps.running.run_config import RunConfig
 from seamark.steps.standing.known import Known, refuse_written_by_hand
+from seamark.steps.standing.moves import Mode, Move
 from seamark.steps.standing.own_rows import adopt_rows, adoptable
 from seamark.tables.care.chain_facts import takes_once_as
 from seamark.tables.context import TableContext
@@ -101,8 +102,8 @@ class AnyStep(Protocol):
         """What a run would do now."""
         ...
 
-    def definition_changed(self, heads: Mapping[str, TableHead]) -> bool:
-        """Whether rows stand that another definition of it has made."""
+    def next_move(self, known: Known | None = None) -> Move:
+        """What a run would do first, and why."""
         ...
 
     def refuse_moved_offsets(self) -> None:
@@ -312,6 +313,11 @@ class Pipeline:
         known = Known.of(self._context)
         return {step.name: step.plan(known) for step in self.in_order(names)}
 
+    def next_moves(self) -> dict[str, Move]:
+        """What a run of each step would do first, by name in order."""
+        known = Known.of(self._context)
+        return {step.name: step.next_move(known) for step in self.in_order([])}
+
     def replay(self, chains: Mapping[str, TableHead], on_block: OnBlock | None = None) -> VerifyReport:
         """What differs when derived tables are computed again: all tables of a step together, as it made them."""
         report, by_step = VerifyReport(0), defaultdict[str, dict[str, TableHead]](dict)
@@ -362,4 +368,4 @@ def _reported(step: AnyStep, config: RunConfig, run: Callable[[], StepReport]) -
         told = {"step": step.name, "stopped_by": type(error).__name__}
         text = storable(record_of(error), MOST_LOGGED)
         log.log(level, "step '%s' could not run: %s", step.name, text, extra={"seamark": told})
-        return StepReport(step.name, mode="failed", error=error, seconds=time.monotonic() - begun)
+        return StepReport(step.name, mode=Mode.FAILED, error=error, seconds=time.monotonic() - begun)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from seamark.steps.rows.changelist import ChangeList
+from seamark.steps.standing.moves import Mode
 
 if TYPE_CHECKING:
     from seamark.tables.care.fold import FoldReport
@@ -21,7 +22,7 @@ class StepReport:
     """
 
     step: str
-    mode: str = "settled"
+    mode: Mode = Mode.SETTLED
     keys: int = 0
     batches: int = 0
     rows_in: int = 0
@@ -93,12 +94,12 @@ class InputPlan:
 class StepPlan:
     """What a run of a step would do now: nothing was computed to find out, and nothing changed.
 
-    `mode` is "settled", "changes", "all keys", "recompute", "retry" or "refused", and `reason` says why. `keys` is how
+    `mode` is how the run would begin ("settled", "changes", "all keys", …), and `reason` says why. `keys` is how
     many keys would be computed: so many if `keys_are_exact`, about so many if `keys_are_estimated`, else at the most.
     """
 
     step: str
-    mode: str
+    mode: Mode
     reason: str
     inputs: tuple[InputPlan, ...]
     outputs: tuple[str, ...]
@@ -117,4 +118,4 @@ class StepPlan:
     @property
     def is_settled(self) -> bool:
         """Whether a run would do nothing."""
-        return self.mode == "settled"
+        return self.mode is Mode.SETTLED

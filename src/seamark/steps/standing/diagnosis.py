@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from enum import Enum
 
 from seamark.control.live import KILLED
+from seamark.errors import DefinitionChanged
+from seamark.steps.standing.moves import NOTHING_NEW, Mode, Move
 
 FAILED = "failed"  # the outcome of a run that failed as a whole
 STOPPED = "stopped"  # the outcome of a run that somebody stopped before it was done
 QUIET_SECONDS = 3600.0  # an offset older than this is worth a word, even if nothing is pending
-PARTIAL_MODES = frozenset({"changelist", "keys", "filter", "limit", "retry", "give up"})
-"""The modes of runs that take some keys and leave records behind."""
+_PARTIAL_MODES = frozenset(mode for mode in Mode if mode.leaves_records)
 
 
 class Cause(Enum):
@@ -23,6 +24,8 @@ class Cause(Enum):
     NO_NEW_DATA = "no new data"
     EMPTY = "empty"
     CHANGED = "changed"
+    REFUSED = "refused"
+    ALL_KEYS = "all keys"
     NOT_RUN = "not run"
     ONLY_PARTS = "only parts were run"
     STOPPED = "stopped"
@@ -48,6 +51,8 @@ _SENTENCES = {
     Cause.EMPTY: "The inputs have no records yet: load them first.",
     Cause.CHANGED: "The step's definition is not the one that its rows were made by: "
     "a run shows the difference and asks what becomes of these rows.",
+    Cause.REFUSED: "A run would refuse: `seamark plan` shows why and what to do.",
+    Cause.ALL_KEYS: "All keys are to be computed, and are not yet: run the step.",
     Cause.NOT_RUN: "Records are pending, and no run has begun since the oldest of them came in: "
     "run the step, or look at what should run it.",
     Cause.ONLY_PARTS: "Records are pending, and only parts were run since the oldest of them came in: "
@@ -68,7 +73,7 @@ class StepFacts:
     Of several inputs, pending records are their sum, lag and age the greatest, and the oldest pending record the oldest
     of all. `last_run_started` and `last_run_outcome` are those of the newest run that did something, `modes_since` the
     modes of all that have begun since the oldest pending record was committed. It `lacks_position` on an input that has
-    records: it was reset, or never ran over it in full.
+    records: it was reset, or never ran over it in full. `next_move` is what a run would do first.
     """
 
     pending_records: int
@@ -80,17 +85,17 @@ class StepFacts:
     oldest_pending_at: float | None
     modes_since: tuple[str, ...] = ()
     inputs_are_empty: bool = False
-    definition_changed: bool = False
     is_running: bool = False
     lacks_position: bool = False
+    next_move: Move = NOTHING_NEW
 
 
 def likely_cause(facts: StepFacts) -> Cause:
     """The cause that explains the facts best; the first that fits, in the order of the code."""
     if facts.is_running:
         return Cause.RUNNING
-    if facts.definition_changed:  # until somebody decides, no run does anything
-        return Cause.CHANGED
+    if facts.next_move.refusal is not None:  # until somebody decides, no run does anything
+        return Cause.CHANGED if isinstance(facts.next_move.refusal, DefinitionChanged) else Cause.REFUSED
     if facts.last_run_outcome == FAILED:
         return Cause.FAILING
     if facts.inputs_are_empty:
@@ -99,7 +104,7 @@ def likely_cause(facts: StepFacts) -> Cause:
     # first: a full run would take both.
     if facts.pending_records and not _has_run_since(facts):
         return Cause.NOT_RUN
-    if facts.pending_records and facts.modes_since and PARTIAL_MODES.issuperset(facts.modes_since):
+    if facts.pending_records and facts.modes_since and _PARTIAL_MODES.issuperset(facts.modes_since):
         return Cause.ONLY_PARTS
     if facts.pending_records and facts.last_run_outcome in (STOPPED, KILLED):
         return Cause.STOPPED
@@ -107,6 +112,8 @@ def likely_cause(facts: StepFacts) -> Cause:
         return Cause.FAILING
     if facts.pending_records:
         return Cause.NOT_RUN if facts.lacks_position else Cause.TOO_SLOW
+    if facts.next_move.mode.takes_all_keys:  # a new output, say, or a pass that was cut off behind its last record
+        return Cause.ALL_KEYS
     if facts.offset_age_seconds is not None and facts.offset_age_seconds >= QUIET_SECONDS:
         return Cause.NO_NEW_DATA
     return Cause.SETTLED
@@ -133,6 +140,10 @@ def advice(cause: Cause, step: str, facts: StepFacts, empty: Sequence[str] = (),
                 "Its definition is not the one that its rows were made by: "
                 f"`seamark run {step}` shows the difference and what to choose from."
             )
+        case Cause.REFUSED:
+            return f"A run would refuse: {facts.next_move.reason.strip()} `seamark plan {step}` shows it."
+        case Cause.ALL_KEYS:
+            return f"All keys are to be computed ({facts.next_move.reason}): `seamark run {step}` does it."
         case Cause.NOT_RUN if facts.lacks_position and _has_run_since(facts):
             return f"An input has no position: it was reset, or is new. `seamark run {step}` computes all keys."
         case Cause.NOT_RUN:

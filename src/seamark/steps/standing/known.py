@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from seamark.control import FailedKey, Position, TableHead
 from seamark.errors import DefinitionChanged, InvalidStep, SchemaChangeRefused
@@ -17,9 +16,6 @@ from seamark.tables.context import TableContext
 from seamark.tables.read.rows import TableSource
 from seamark.tables.schema.table_schema import refuse_old_schema
 from seamark.tables.write.publish import Planned, plan_table
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -112,7 +108,13 @@ def has_made_rows(maker: Maker, heads: Mapping[str, TableHead]) -> bool:
 
 
 def refuse_older_program(maker: Maker, pins: Iterable[Pin], heads: Mapping[str, TableHead]) -> None:
-    """Refuse a step that was declared before one of its tables grew: the changes in a new column would be lost.
+    """Refuse a step that was declared before one of its tables grew: the changes in a new column would be lost."""
+    if (refusal := outgrown_program(maker, pins, heads)) is not None:
+        raise refusal
+
+
+def outgrown_program(maker: Maker, pins: Iterable[Pin], heads: Mapping[str, TableHead]) -> SchemaChangeRefused | None:
+    """What a step that was declared before one of its tables grew is refused with; None if it knows all columns.
 
     An input counts as it stood at its pin. It may grow at any time after that, but nothing later is read.
     """
@@ -123,7 +125,8 @@ def refuse_older_program(maker: Maker, pins: Iterable[Pin], heads: Mapping[str, 
         try:
             refuse_old_schema(source.name, event.schema if isinstance(event, SetDataSchema) else None, source.schema)
         except SchemaChangeRefused as refusal:
-            raise older_program(maker.name, refusal) from None
+            return older_program(maker.name, refusal)
+    return None
 
 
 def refuse_written_by_hand(maker: Maker, heads: Mapping[str, TableHead]) -> None:

@@ -20,33 +20,33 @@ from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
 from seamark.tables.read.rows import TableSource, all_of, read_images, typed_literal
 from seamark.tables.schema.convert import ValueDoesNotFit, convert_array
 from seamark.tables.schema.types import spark_name
+from seamark.transforms.backlog import Backlog
 from seamark.transforms.declare.shape import Shape
 from seamark.transforms.keys.processed import processed_keys
 from seamark.transforms.keys.ranges import every_key
 from seamark.transforms.keys.select import FIRST, LAST, ChangedBlocks, Found, changed_keys, with_keys
 from seamark.transforms.keys.tracking import unprocessed
-from seamark.transforms.situation import Situation
 
 
-def candidates(context: TableContext, situation: Situation, *, from_the_start: bool = False) -> list[Found]:
+def candidates(context: TableContext, backlog: Backlog, *, from_the_start: bool = False) -> list[Found]:
     """The keys that waiting records lead to, each with the last record that speaks for it, input after input.
 
     `from_the_start` takes all records there ever were: what was processed is then to be left out by the caller.
     """
-    shape = situation.spec.shape
+    shape = backlog.spec.shape
     found: list[Found] = []
-    for entry in situation.pending:
+    for entry in backlog.pending:
         after = None if from_the_start or not entry.was_read else entry.after
         blocks = context.control.index.slices(entry.table, after=after, upto=entry.pin.offset)
         if not blocks or entry.pin.offset is None:
             continue
         if shape.keys and any(not shape.group_of(i) for i in shape.inputs if i.table == entry.table):
             last = F.lit(entry.pin.offset).cast("long")
-            every = all_keys(shape, situation.read).withColumn(FIRST, last).withColumn(LAST, last)
+            every = all_keys(shape, backlog.read).withColumn(FIRST, last).withColumn(LAST, last)
             found.append(Found(entry.table, shape.group, SparkFrame(every)))
             continue
-        before = dict.fromkeys(situation.before) if from_the_start else situation.before
-        found += changed_keys(shape, [ChangedBlocks(entry.table, tuple(blocks))], situation.read, before)
+        before = dict.fromkeys(backlog.before) if from_the_start else backlog.before
+        found += changed_keys(shape, [ChangedBlocks(entry.table, tuple(blocks))], backlog.read, before)
     return found
 
 
@@ -62,9 +62,9 @@ def all_keys(shape: Shape, read: Mapping[str, int | None]) -> DataFrame:
 # --- what is already done ---------------------------------------------------------------------------------------------
 
 
-def computed_ahead(context: TableContext, situation: Situation, *, only_failed: bool = False) -> list[CoveredKey]:
+def computed_ahead(context: TableContext, backlog: Backlog, *, only_failed: bool = False) -> list[CoveredKey]:
     """The keys of a step that were computed ahead of its positions, or failed: those are retried when they are due."""
-    index, step, outputs = context.control.index, situation.spec.name, situation.stored_under
+    index, step, outputs = context.control.index, backlog.spec.name, backlog.stored_under
     failed = [entry for entry in rows_under(index.failed_keys(step), outputs) if entry.read_at is not None]
     tried = [CoveredKey(step, entry.key, entry.process_ts, entry.read_at or "") for entry in failed]
     return tried if only_failed else [*index.covered_keys(step, outputs), *tried]
@@ -101,21 +101,21 @@ def _without_covered(entry: Found, read_at: Mapping[str, Mapping[str, int]], sha
 
 
 def without_processed(
-    found: Sequence[Found], situation: Situation, keys_table: TableSource, last: int | None
+    found: Sequence[Found], backlog: Backlog, keys_table: TableSource, last: int | None
 ) -> list[Found]:
     """The keys but for those that were read far enough: a full comparison with the table of processed keys.
 
     Of a key that has gone nothing is kept there: it is taken only while a record that waits speaks for it.
     """
-    shape, standing = situation.spec.shape, processed_keys(keys_table, situation.spec.definition, last)
+    shape, standing = backlog.spec.shape, processed_keys(keys_table, backlog.spec.definition, last)
     names = [quoted(name) for name in shape.keys]
-    there = all_keys(shape, situation.read).select(*names).unionByName(standing.select(*names))
+    there = all_keys(shape, backlog.read).select(*names).unionByName(standing.select(*names))
     there = there.select(*[F.col(quoted(name)).alias(f"its {name}") for name in shape.keys])
     left = []
     for entry in found:
         keys = unprocessed(shape, in_spark(keys_table.context, entry.keys), entry.table, standing)
         same = [keys[quoted(name)].eqNullSafe(there[quoted(f"its {name}")]) for name in shape.keys]
-        after = situation.before[entry.table]
+        after = backlog.before[entry.table]
         waits = keys[LAST] > (-1 if after is None else after)
         kept = keys.join(there, all_of(same), "left_semi").unionByName(keys.where(waits))
         left.append(Found(entry.table, entry.columns, SparkFrame(kept.distinct())))

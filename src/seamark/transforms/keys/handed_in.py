@@ -18,11 +18,11 @@ from seamark.steps.rows.scope import KeyFrame, KeyValues, Scope
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, check_frame, quoted
 from seamark.tables.read.rows import KeyChoice, TableSource, choose_values, read_images
 from seamark.tables.schema.table_schema import Column, TableSchema
+from seamark.transforms.backlog import Backlog
 from seamark.transforms.declare.shape import Input, Shape
 from seamark.transforms.keys.select import LAST, Found, GivenRows, changed_keys
 from seamark.transforms.keys.strategies import joined_scope, scope_of
 from seamark.transforms.run import StepRun
-from seamark.transforms.situation import Situation
 
 
 def key_rows(shape: Shape, keys: Any) -> pa.Table:
@@ -78,7 +78,7 @@ def given_scope(run: StepRun, keys: Any) -> tuple[Scope, tuple[str, ...]]:
 # --- changes of inputs ------------------------------------------------------------------------------------------------
 
 
-def changed_rows(run: StepRun, situation: Situation, changes: ChangeList) -> Iterator[tuple[Scope, tuple[str, ...]]]:
+def changed_rows(run: StepRun, backlog: Backlog, changes: ChangeList) -> Iterator[tuple[Scope, tuple[str, ...]]]:
     """The scopes that changes lead to, and the keys in them as texts."""
     found: list[Found] = []
     for table in run.shape.sources:
@@ -86,9 +86,9 @@ def changed_rows(run: StepRun, situation: Situation, changes: ChangeList) -> Ite
             continue
         given = changes.changes[table]
         for source in (i for i in run.shape.inputs if i.table == table):
-            rows = _rows_given(run.shape, source, given, situation)
+            rows = _rows_given(run.shape, source, given, backlog)
             one = Shape(run.shape.step, run.shape.inputs, run.shape.outputs, run.shape.keys)
-            found += changed_keys(one, [GivenRows(table, rows)], situation.read, situation.before)
+            found += changed_keys(one, [GivenRows(table, rows)], backlog.read, backlog.before)
             break  # one look at the rows serves every input that reads the table
     with ExitStack() as stack:
         for columns in dict.fromkeys(entry.columns for entry in found):
@@ -105,7 +105,7 @@ def _texts(scope: Scope) -> tuple[str, ...]:
     return ("{}",)
 
 
-def _rows_given(shape: Shape, source: Input, given: Any, situation: Situation) -> CheckedFrame:
+def _rows_given(shape: Shape, source: Input, given: Any, backlog: Backlog) -> CheckedFrame:
     """A frame of an input's keys as rows with the columns that lead to transform keys.
 
     What the frame does not have is looked up, where the input stands now and where it stood when it was last read.
@@ -119,8 +119,8 @@ def _rows_given(shape: Shape, source: Input, given: Any, situation: Situation) -
         return _numbered(check_frame(source.table, schema, given, only_key=True))
     keys = check_frame(source.table, source.source.schema, given, only_key=True)
     choice = _choice(source.source, keys)
-    both = read_images(source.source, upto=situation.read[source.table], choice=choice)
-    before = situation.before[source.table]
+    both = read_images(source.source, upto=backlog.read[source.table], choice=choice)
+    before = backlog.before[source.table]
     if before is not None:
         both = both.unionByName(read_images(source.source, upto=before, choice=choice))
     return SparkFrame(both.select(F.col(OFFSET).alias(LAST), *[F.col(quoted(name)) for name in needed]))

@@ -17,11 +17,13 @@ from seamark.steps.rows.fetch import small_last_images
 from seamark.steps.rows.keys import columns_of, comparable, distinct, keys_of, plain, value_from_json
 from seamark.steps.rows.scope import AllKeys, KeyFrame, KeyRange, KeyValues, Scope, rest_of_ranges
 from seamark.steps.running.commit import Covered
+from seamark.steps.standing.moves import Mode
 from seamark.steps.standing.pins import Taken
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
 from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
 from seamark.tables.small import fits_on_driver
+from seamark.transforms.backlog import Backlog
 from seamark.transforms.compute.gather import KnownRows
 from seamark.transforms.declare.shape import Shape
 from seamark.transforms.keys.batches import cut_batches
@@ -29,7 +31,6 @@ from seamark.transforms.keys.candidates import computed_ahead, without_covered
 from seamark.transforms.keys.ranges import ranges_of_all_keys, rows_at_most
 from seamark.transforms.keys.select import ChangedBlocks, Found, changed_keys, joined_keys, no_keys
 from seamark.transforms.run import StepRun, Work
-from seamark.transforms.situation import Situation
 
 Columns = tuple[str, ...]
 
@@ -37,25 +38,26 @@ Columns = tuple[str, ...]
 # --- by changes -------------------------------------------------------------------------------------------------------
 
 
-def by_changes(run: StepRun, situation: Situation, due: Sequence[FailedKey]) -> None:
+def by_changes(run: StepRun, backlog: Backlog) -> None:
     """Compute the keys that waiting records lead to, and failed keys that are due, batch after batch."""
-    batches = cut_batches(situation.pending, run.spec.options.batch_rows) or [()]
+    due = backlog.due_but(run.tried)
+    batches = cut_batches(backlog.pending, run.spec.options.batch_rows) or [()]
     if run.spec.options.commit == "run":
-        _changes_together(run, situation, batches, due)
+        _changes_together(run, backlog, batches, due)
         return
     for number, taken in enumerate(batches):
         left = len(batches) - number - 1
         with ExitStack() as stack:
             retried = due if number == 0 else ()
             # A key that was computed ahead may be left out if all that waits is known to hold nothing newer of it.
-            ahead = computed_ahead(run.context, situation, only_failed=len(batches) > 1)
-            for work in _parts(run, situation, taken, retried, ahead, stack, is_last=left == 0):
-                run.do(situation, work, batches_left=left)
+            ahead = computed_ahead(run.context, backlog, only_failed=len(batches) > 1)
+            for work in _parts(run, backlog, taken, retried, ahead, stack, is_last=left == 0):
+                run.do(backlog, work, batches_left=left)
 
 
 def _parts(
     run: StepRun,
-    situation: Situation,
+    backlog: Backlog,
     taken: Sequence[Taken],
     due: Sequence[FailedKey],
     ahead: Sequence[CoveredKey],
@@ -68,14 +70,14 @@ def _parts(
     A part's commit moves the positions of the inputs whose keys are all in it or in parts before it.
     """
     changes = [ChangedBlocks(piece.table, piece.blocks) for piece in taken]
-    found = list(changed_keys(run.shape, changes, situation.read, situation.before))
+    found = list(changed_keys(run.shape, changes, backlog.read, backlog.before))
     if len({entry.columns for entry in found}) > 1:
         # Keys of several kinds overlap: what one part leaves out a later one may compute, and replay could not tell.
-        ahead = computed_ahead(run.context, situation, only_failed=True)
+        ahead = computed_ahead(run.context, backlog, only_failed=True)
     found = without_covered(found, ahead, run.shape)
     retried = by_columns(run.shape, due, run.tried)
     kinds: list[Columns] = list(dict.fromkeys([*(entry.columns for entry in found), *retried])) or [run.shape.group]
-    known = _known_rows(run, situation, taken)
+    known = _known_rows(run, backlog, taken)
     left = list(taken)
     for place, columns in enumerate(kinds):
         later = {entry.table for entry in found if entry.columns in kinds[place + 1 :]}
@@ -84,9 +86,9 @@ def _parts(
         left = [piece for piece in left if piece.table in later]
         yield Work(
             scope=scope_of(run, columns, mine, retried.get(columns, ()), stack),
-            mode="changes" if taken else "retry",
+            mode=Mode.CHANGES if taken else Mode.RETRY,
             taken=tuple(piece for piece in taken if any(entry.table == piece.table for entry in mine)),
-            covers=tuple(_covers(situation, piece) for piece in moved),
+            covers=tuple(_covers(backlog, piece) for piece in moved),
             keys=tuple(retried.get(columns, ())),
             known=known,
             completes=is_last and place == len(kinds) - 1,
@@ -104,12 +106,12 @@ def by_columns(shape: Shape, failed: Sequence[FailedKey], tried: Set[str] = froz
     return grouped
 
 
-def _known_rows(run: StepRun, situation: Situation, taken: Sequence[Taken]) -> dict[str, KnownRows]:
+def _known_rows(run: StepRun, backlog: Backlog, taken: Sequence[Taken]) -> dict[str, KnownRows]:
     """What the batch's own records tell of their tables' rows at the pins: those need not be read again."""
     known = {}
     for piece in taken:
         source = run.shape.sources[piece.table]
-        reaches_pin = piece.upto == situation.pins[piece.table].offset
+        reaches_pin = piece.upto == backlog.pins[piece.table].offset
         images = (
             small_last_images(source, piece.blocks) if source.schema.key and reaches_pin and piece.records else None
         )
@@ -118,29 +120,29 @@ def _known_rows(run: StepRun, situation: Situation, taken: Sequence[Taken]) -> d
     return known
 
 
-def _covers(situation: Situation, piece: Taken) -> Covered:
-    dataset_id = situation.pins[piece.table].dataset_id
+def _covers(backlog: Backlog, piece: Taken) -> Covered:
+    dataset_id = backlog.pins[piece.table].dataset_id
     return Covered(piece.table, dataset_id, piece.end_hash, piece.end_sequence, piece.upto)
 
 
-def covers_pins(situation: Situation) -> tuple[Covered, ...]:
+def covers_pins(backlog: Backlog) -> tuple[Covered, ...]:
     """All inputs incorporated up to the pins."""
-    return tuple(_covered(situation, table, ReadAt.of(pin)) for table, pin in situation.pins.items())
+    return tuple(_covered(backlog, table, ReadAt.of(pin)) for table, pin in backlog.pins.items())
 
 
-def _covered(situation: Situation, table: str, at: ReadAt) -> Covered:
-    return Covered(table, situation.pins[table].dataset_id, at.block, at.sequence, at.offset)
+def _covered(backlog: Backlog, table: str, at: ReadAt) -> Covered:
+    return Covered(table, backlog.pins[table].dataset_id, at.block, at.sequence, at.offset)
 
 
 # --- all keys ---------------------------------------------------------------------------------------------------------
 
 
-def through_all_keys(run: StepRun, situation: Situation, mode: str) -> None:
+def through_all_keys(run: StepRun, backlog: Backlog, mode: Mode) -> None:
     """Compute every key there is, range after range; the positions move with the last one, to where the first began.
 
     A pass that was cut off goes on with the first range that did not commit.
     """
-    works = list(_ranges(run, situation, mode))
+    works = list(_ranges(run, backlog, mode))
     if run.spec.options.commit == "run" and len(works) > 1:
         mark, first = works[0].range, works[0].scope
         first_read = mark.first_read if mark else {}
@@ -152,29 +154,29 @@ def through_all_keys(run: StepRun, situation: Situation, mode: str) -> None:
             range=RangeMark(run.shape.group, _plain(after), None, first_read, True),
             rows_in=works[0].rows_in,
         )
-        run.do_together(situation, works, whole)
+        run.do_together(backlog, works, whole)
         return
     for place, work in enumerate(works):
-        run.do(situation, work, batches_left=len(works) - place - 1)
+        run.do(backlog, work, batches_left=len(works) - place - 1)
 
 
-def _ranges(run: StepRun, situation: Situation, mode: str) -> Iterator[Work]:
-    shape, read = run.shape, situation.read
+def _ranges(run: StepRun, backlog: Backlog, mode: Mode) -> Iterator[Work]:
+    shape, read = run.shape, backlog.read
     ranges = ranges_of_all_keys(shape, read, run.spec.options.batch_keys)
-    first_read: Mapping[str, ReadAt] = {table: ReadAt.of(pin) for table, pin in situation.pins.items()}
-    generations: Mapping[str, int] = {table: situation.generation(table) for table in situation.pins}
-    number, resumed = 0, situation.unfinished.mark if situation.unfinished else None
+    first_read: Mapping[str, ReadAt] = {table: ReadAt.of(pin) for table, pin in backlog.pins.items()}
+    generations: Mapping[str, int] = {table: backlog.generation(table) for table in backlog.pins}
+    number, resumed = 0, backlog.unfinished.mark if backlog.unfinished else None
     if resumed is not None and resumed.upto is not None and resumed.columns == shape.group:
         ranges = rest_of_ranges(ranges, _bound(shape, resumed))
         first_read, number, generations = resumed.first_read, resumed.number + 1, resumed.generations
-    read_first = {table: at for table, at in first_read.items() if table in situation.pins}  # an input may be gone
+    read_first = {table: at for table, at in first_read.items() if table in backlog.pins}  # an input may be gone
     for place, scope in enumerate(ranges):
         is_last = place == len(ranges) - 1
         after, upto = (scope.after, scope.upto) if isinstance(scope, KeyRange) else (None, None)
         yield Work(
             scope=scope,
             mode=mode,
-            covers=tuple(_covered(situation, table, at) for table, at in read_first.items()) if is_last else (),
+            covers=tuple(_covered(backlog, table, at) for table, at in read_first.items()) if is_last else (),
             range=RangeMark(shape.group, _plain(after), _plain(upto), first_read, is_last, number + place, generations),
             completes=is_last,
             rows_in=_rows_in(shape, read) if place == 0 else 0,
@@ -233,27 +235,27 @@ def _few_or_many(context: TableContext, keys: pa.Table) -> Scope:
 
 
 def _changes_together(
-    run: StepRun, situation: Situation, batches: Sequence[tuple[Taken, ...]], due: Sequence[FailedKey]
+    run: StepRun, backlog: Backlog, batches: Sequence[tuple[Taken, ...]], due: Sequence[FailedKey]
 ) -> None:
     with ExitStack() as stack:
         works: list[Work] = []
-        ahead = computed_ahead(run.context, situation)
+        ahead = computed_ahead(run.context, backlog)
         for number, taken in enumerate(batches):
-            works += _parts(run, situation, taken, due if number == 0 else (), ahead, stack, is_last=False)
+            works += _parts(run, backlog, taken, due if number == 0 else (), ahead, stack, is_last=False)
         if len({work.scope.columns for work in works}) > 1:
-            through_all_keys(run, situation, "all keys")  # groups of different kinds overlap
+            through_all_keys(run, backlog, Mode.ALL_KEYS)  # groups of different kinds overlap
             return
         covers = {entry.table: entry for work in works for entry in work.covers}
         whole = Work(
             scope=_union(run, [work.scope for work in works], stack),
-            mode="changes" if any(batches) else "retry",
+            mode=Mode.CHANGES if any(batches) else Mode.RETRY,
             taken=_joined([piece for work in works for piece in work.taken]),
             covers=tuple(covers.values()),
             keys=tuple(key for work in works for key in work.keys),
             completes=True,
             rows_in=sum(work.rows_in for work in works),
         )
-        run.do_together(situation, _each_key_once(works, whole), whole)
+        run.do_together(backlog, _each_key_once(works, whole), whole)
 
 
 def _each_key_once(works: Sequence[Work], whole: Work) -> list[Work]:

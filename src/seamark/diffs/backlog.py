@@ -1,23 +1,21 @@
-"""Where a diff stands: what waits in its logs, which visits failed, and what its own chains say. No Spark."""
+"""What waits for a diff: records in its logs, visits that failed, and what its own chains say. No Spark."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from seamark.control import FailedKey, TableHead
 from seamark.diffs.declare.spec import DiffSpec
-from seamark.errors import DefinitionChanged, InvalidStep
-from seamark.steps.definition.definition import Definition, difference
+from seamark.errors import SchemaChangeRefused
+from seamark.steps.definition.definition import Definition
 from seamark.steps.past.checkpoint import Checkpoint
 from seamark.steps.running.commit import Covered, last_checkpoint, least_watermark
-from seamark.steps.standing.known import Known, older_definition, pending_inputs, refuse_older_program
+from seamark.steps.standing.known import Known, older_definition, outgrown_program, pending_inputs
 from seamark.steps.standing.pins import Pending, Pin
 from seamark.tables.context import TableContext
-from seamark.tables.kinds import DIFF
 from seamark.tables.write.publish import plan_table
 
 
@@ -37,7 +35,7 @@ class Times:
 
 
 @dataclass(frozen=True)
-class DiffSituation:
+class DiffBacklog:
     """A diff at one moment. Its inputs are pinned: what is committed to them later waits for the next run."""
 
     spec: DiffSpec
@@ -54,6 +52,7 @@ class DiffSituation:
     too_late: int  # how many records have come too late so far
     forgotten: int | None  # up to which record of theirs marks were looked through for those to be forgotten
     watermark_waits: bool
+    outgrown: SchemaChangeRefused | None = None  # what a program from before a log grew is refused with
 
     @property
     def pins(self) -> dict[str, Pin]:
@@ -120,16 +119,22 @@ class DiffSituation:
         waits = self.has_records or self.due or self.older or self.expires or self.watermark_waits
         return not (waits or self.moved)
 
+    def checked(self) -> DiffBacklog:
+        """The same with what a program from before a log grew is refused with, if there is anything to do."""
+        if self.is_settled:
+            return self
+        return replace(self, outgrown=outgrown_program(self.spec, self.pins.values(), {}))
 
-def look(context: TableContext, spec: DiffSpec, known: Known) -> DiffSituation:
-    """Where a diff stands now."""
+
+def backlog_of(context: TableContext, spec: DiffSpec, known: Known) -> DiffBacklog:
+    """What waits for a diff now."""
     pending = pending_inputs(context, spec, known)
     now = context.clock.now()
     failed = known.own_rows(context, spec).failed
     head, gone = known.heads.get(spec.state.name), known.heads.get(spec.gone.name)
     checkpoint = _last_of(context, spec.state.name, head)
     details = checkpoint.details if checkpoint else {}
-    return DiffSituation(
+    return DiffBacklog(
         spec=spec,
         pending=pending,
         missing=tuple(table for table in spec.sources if table not in known.heads),
@@ -192,63 +197,3 @@ def _watermark_waits(
     head = heads.get(spec.state.name)
     state = plan_table(context, spec.state.name, head).state if head else None
     return least is not None and state is not None and (state.watermark is None or state.watermark < least)
-
-
-def decide(situation: DiffSituation, policy: str) -> None:
-    """Refuse to go on where the definition is not the one that the state was made by, unless that was allowed.
-
-    A fold cannot be computed anew, so the rows that stand are kept or nothing is done.
-    """
-    older, spec = situation.older, situation.spec
-    if not situation.is_settled:
-        refuse_older_program(spec, situation.pins.values(), {})
-    if older is None:
-        _refuse_moved_positions(situation)
-        return
-    if spec.definition.agrees_with(older):
-        raise InvalidStep(
-            f"diff '{spec.name}': the chain of one of its logs is not the one that its state was made from. "
-            "Nothing was run.",
-            hint="a diff is a fold over its logs: declare it under another name to begin anew.",
-        )
-    if all(entry.after is None for entry in situation.pending):
-        _refuse_moved_positions(situation)
-        return  # nothing was read by the older one
-    multiplier = _multiplier(older)
-    if multiplier is not None and multiplier != spec.multiplier:
-        raise InvalidStep(
-            f"diff '{spec.name}': its multiplier was {multiplier} and is {spec.multiplier} now, so that it could not "
-            "take back the versions that it has written. Nothing was run.",
-            hint=f"set it back to {multiplier}, or declare the diff under another name.",
-        )
-    if policy != "keep":
-        raise DefinitionChanged(
-            f"the definition of diff '{spec.name}' is not the one that its state was made by. Nothing was run.\n"
-            f"{difference(older, spec.definition)}\n",
-            hint='on_change="keep" goes on from the state that stands '
-            f"(`seamark run {spec.name} --on-change keep`); under another name the diff begins anew.",
-        )
-    _refuse_moved_positions(situation)
-
-
-def _refuse_moved_positions(situation: DiffSituation) -> None:
-    """Refuse to add records to the state once more, or to pass over some: somebody has moved a position."""
-    name = situation.spec.name
-    for entry, upto in situation.moved:
-        raise InvalidStep(
-            f"diff '{name}': its state has the records of log '{entry.table}' up to {_record(upto)}, and the control "
-            f"database says up to {_record(entry.after)}: the position was changed there. Nothing was run.",
-            hint="a diff adds each record once, so its offsets cannot be reset. `seamark verify` shows what else was "
-            "changed, and `seamark doctor --rebuild` makes the control database again from the chains.",
-        )
-
-
-def _record(offset: int | None) -> str:
-    return "none" if offset is None else f"record {offset}"
-
-
-def _multiplier(definition: Definition) -> int | None:
-    if definition.kind != DIFF:
-        return None
-    facts, _ = json.JSONDecoder().raw_decode(definition.source)
-    return int(facts["multiplier"])

@@ -1,28 +1,30 @@
-"""Where a step stands: pins, positions, failed keys and definition. No Spark, and nothing is changed."""
+"""What waits for a step: pins, positions, failed keys and definition. No Spark, and nothing is changed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from seamark.control import FailedKey, Position, TableHead
+from seamark.errors import SchemaChangeRefused
 from seamark.steps.definition.definition import Definition
 from seamark.steps.past.checkpoint import Checkpoint, OpenPass, RangeMark
 from seamark.steps.rows.keys import columns_of
 from seamark.steps.running.commit import last_checkpoint, least_watermark
-from seamark.steps.running.run_config import OnChange
 from seamark.steps.standing.known import (
     Known,
     _pending,
-    definition_changed,
     has_made_rows,
     older_definition,
+    outgrown_program,
     plan_table_at,
 )
+from seamark.steps.standing.moves import Mode
 from seamark.steps.standing.own_rows import NO_ROWS, OwnRows
 from seamark.steps.standing.pins import Pending, Pin
 from seamark.tables.context import TableContext
+from seamark.tables.write.publish import Planned
 from seamark.transforms.keys.batches import FIRST_RUN, all_keys_because
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Situation:
+class Backlog:
     """A step at one moment: what waits for it, which keys failed, and what its outputs' chains say of it."""
 
     spec: StepSpec
@@ -44,6 +46,8 @@ class Situation:
     unfinished: OpenPass | None  # a pass over all keys that did not come to its end, or is to begin
     rows: int = 0
     own: OwnRows = NO_ROWS
+    watermark_waits: bool = False  # inputs moved on without records, and with them the watermark of an output
+    outgrown: SchemaChangeRefused | None = None  # what a program from before a table grew is refused with
 
     @property
     def pins(self) -> dict[str, Pin]:
@@ -74,10 +78,9 @@ class Situation:
             any(entry.pin.offset is not None for entry in self.pending)
         )
 
-    @property
-    def must_recompute(self) -> bool:
-        """Whether there is an output that has never been filled beside others that have."""
-        return bool(self.new_outputs)
+    def due_but(self, tried: Set[str]) -> list[FailedKey]:
+        """The failed keys that may be tried again, but for those that a run has taken already."""
+        return [entry for entry in self.due if entry.key not in tried]
 
     @property
     def has_made_rows(self) -> bool:
@@ -87,17 +90,23 @@ class Situation:
     @property
     def is_settled(self) -> bool:
         """Whether a run would do nothing."""
-        return not (self.has_records or self.due or self.older or self.must_recompute or self.unfinished)
+        waits = self.has_records or self.due or self.older or self.new_outputs or self.unfinished
+        return not (waits or self.watermark_waits)
 
     @property
     def begins_anew(self) -> bool:
         """Whether all keys are to be computed by another definition, and none has been yet."""
         return self.older is not None and self.unfinished is not None and self.unfinished.mark.upto is None
 
-    def to_recompute(self) -> Situation:
+    def to_recompute(self) -> Backlog:
         """The same with a pass over all keys to come, so that a run of some keys does not make it forgotten."""
         nothing_done = RangeMark(self.spec.shape.group, None, None, {}, last=False)
-        return replace(self, unfinished=OpenPass("recompute", nothing_done))
+        return replace(self, unfinished=OpenPass(Mode.RECOMPUTE, nothing_done))
+
+    def checked(self, begun: Set[str] = frozenset()) -> Backlog:
+        """The same with what a program from before a table grew is refused with; `begun` have no blocks to look at."""
+        pins = [pin for pin in self.pins.values() if pin.table not in begun]
+        return replace(self, outgrown=outgrown_program(self.spec, pins, self.heads))
 
     @property
     def stored_under(self) -> str:
@@ -118,8 +127,8 @@ class Situation:
         return because
 
 
-def look(context: TableContext, spec: StepSpec, known: Known, pins: Mapping[str, Pin] | None = None) -> Situation:
-    """Where a step stands. With `pins` as it stands for a run that has pinned its inputs already."""
+def backlog_of(context: TableContext, spec: StepSpec, known: Known, pins: Mapping[str, Pin] | None = None) -> Backlog:
+    """What waits for a step now. With `pins` what waits for a run that has pinned its inputs already."""
     heads, own = known.heads, known.own_rows(context, spec)
     pending = _pending(context, spec, known, own, pins)
     now = context.clock.now().timestamp()
@@ -127,7 +136,7 @@ def look(context: TableContext, spec: StepSpec, known: Known, pins: Mapping[str,
     chains = {output.name: plan_table_at(context, heads.get(output.name), output.name) for output in spec.written}
     standing = [name for name, plan in chains.items() if plan.state is not None]
     checkpoint = next((found for name in standing if (found := last_checkpoint(chains[name]))), None)
-    return Situation(
+    backlog = Backlog(
         spec=spec,
         heads=heads,
         pending=pending,
@@ -140,6 +149,7 @@ def look(context: TableContext, spec: StepSpec, known: Known, pins: Mapping[str,
         rows=_rows(context, spec, pending),
         own=own,
     )
+    return replace(backlog, watermark_waits=_watermark_waits(context, backlog, chains))
 
 
 def _can_be_computed(spec: StepSpec, failed: FailedKey) -> bool:
@@ -169,50 +179,23 @@ def _rows(context: TableContext, spec: StepSpec, pending: Sequence[Pending]) -> 
     )
 
 
-# --- the definition ---------------------------------------------------------------------------------------------------
-
-
-def decide(situation: Situation, policy: OnChange) -> bool:
-    """Whether all keys must be computed anew because the definition changed; `DefinitionChanged` if nobody has said."""
-    older, newer = situation.older, situation.spec.definition
-    if older is None:
-        return situation.must_recompute
-    if newer.adds_outputs_to(older) or situation.must_recompute or newer.agrees_with(older):
-        return True
-    if policy == "ask" and not situation.has_made_rows:
-        return True  # no row stands that somebody would have to decide about
-    if policy == "ask":
-        raise definition_changed(situation.spec.name, older, newer)
-    return policy == "recompute"
-
-
-def decided(situation: Situation, policy: OnChange) -> Situation:
-    """The situation with a pass over all keys to come, if the definition changed so that one is needed."""
-    return situation.to_recompute() if decide(situation, policy) else situation
-
-
-def adopted(context: TableContext, situation: Situation) -> Situation:
-    """The situation with what the step takes over made its own: a run that is not refused is about to move it."""
-    if situation.own.adoption is None:
-        return situation
-    context.control.offsets.adopt(situation.own.adoption)
-    return replace(situation, own=replace(situation.own, adoption=None))
-
-
-def watermark_to_come(context: TableContext, situation: Situation) -> bool:
+def _watermark_waits(context: TableContext, backlog: Backlog, chains: Mapping[str, Planned]) -> bool:
     """Whether inputs moved on without records, and with them the watermark of an output."""
     moved = any(
         entry.position is not None and entry.pin.sequence > (entry.position.block_sequence or 0)
-        for entry in situation.pending
+        for entry in backlog.pending
         if entry.was_read
     )
-    if not moved or situation.missing or situation.has_records:
+    if not moved or backlog.missing or backlog.has_records:
         return False
-    least = least_watermark(context, situation.pins.values())
-    if least is None:
-        return False
-    for output in situation.spec.written:
-        plan = plan_table_at(context, situation.heads.get(output.name), output.name)
-        if plan.state is not None and (plan.state.watermark is None or plan.state.watermark < least):
-            return True
-    return False
+    least = least_watermark(context, backlog.pins.values())
+    states = [plan.state for plan in chains.values() if plan.state is not None]
+    return least is not None and any(state.watermark is None or state.watermark < least for state in states)
+
+
+def adopted(context: TableContext, backlog: Backlog) -> Backlog:
+    """The backlog with what the step takes over made its own: a run that is not refused is about to move it."""
+    if backlog.own.adoption is None:
+        return backlog
+    context.control.offsets.adopt(backlog.own.adoption)
+    return replace(backlog, own=replace(backlog.own, adoption=None))

@@ -1,0 +1,82 @@
+"""What a step does next, decided from its backlog alone: no Spark, no database, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from seamark.errors import DefinitionChanged
+from seamark.steps.running.run_config import OnChange
+from seamark.steps.standing.known import definition_changed
+from seamark.steps.standing.moves import NOTHING_NEW, Mode, Move, changes_move, retry_move
+from seamark.transforms.backlog import Backlog
+
+
+def next_move(backlog: Backlog, policy: OnChange, tried: Set[str] = frozenset()) -> Move:
+    """What a run does next, where `tried` are the failed keys that it has taken already.
+
+    Whoever plans and whoever runs asks here, so that they cannot disagree. A run makes one move after another until it
+    is settled, each decided from the backlog that the move before has left.
+    """
+    if backlog.outgrown is not None and not backlog.is_settled:
+        return Move.refused(backlog.outgrown)
+    if (refusal := _unanswered_change(backlog, policy)) is not None:
+        return Move.refused(refusal)
+    if _begins_anew(backlog, policy):
+        return Move(Mode.RECOMPUTE, _why_anew(backlog))
+    if backlog.unfinished is not None:
+        return Move(backlog.unfinished.mode, "a pass over all keys continues where it was cut off")
+    if backlog.has_records:
+        because = backlog.all_keys_because()
+        return Move(Mode.ALL_KEYS, because) if because is not None else changes_move(backlog.pending)
+    if due := backlog.due_but(tried):
+        return retry_move(len(due), "key")
+    if backlog.older is not None:
+        return Move(Mode.DEFINITION, "its definition changed; the rows that stand are kept")
+    if backlog.watermark_waits:
+        return Move(Mode.WATERMARK, "the inputs' watermarks moved")
+    if all(offset is None for offset in backlog.read.values()):
+        return Move(Mode.SETTLED, f"no records yet in {', '.join(backlog.read)}")
+    return NOTHING_NEW
+
+
+def decided(backlog: Backlog, policy: OnChange) -> Backlog:
+    """The backlog with a pass over all keys to come, if the definition changed so that one is needed.
+
+    Raises `DefinitionChanged` if somebody has to decide, and has not.
+    """
+    if (refusal := _unanswered_change(backlog, policy)) is not None:
+        raise refusal
+    return backlog.to_recompute() if _begins_anew(backlog, policy) else backlog
+
+
+def _unanswered_change(backlog: Backlog, policy: OnChange) -> DefinitionChanged | None:
+    """The refusal of a changed definition that nobody has decided about; None if a run may go on."""
+    older = backlog.older
+    if policy != "ask" or older is None or _leaves_no_choice(backlog):
+        return None
+    return definition_changed(backlog.spec.name, older, backlog.spec.definition)
+
+
+def _begins_anew(backlog: Backlog, policy: OnChange) -> bool:
+    """Whether all keys must be computed anew because the definition, or what it writes to, changed."""
+    if backlog.older is None:
+        return bool(backlog.new_outputs)
+    return _leaves_no_choice(backlog) if policy == "ask" else policy == "recompute" or _must_be_anew(backlog)
+
+
+def _leaves_no_choice(backlog: Backlog) -> bool:
+    """Whether nobody needs to be asked: the rows cannot be kept, or there are none."""
+    return _must_be_anew(backlog) or not backlog.has_made_rows
+
+
+def _must_be_anew(backlog: Backlog) -> bool:
+    """Whether the rows that stand cannot be kept: an output is new, or the chain of an input is another one."""
+    older, newer = backlog.older, backlog.spec.definition
+    assert older is not None
+    return newer.adds_outputs_to(older) or bool(backlog.new_outputs) or newer.agrees_with(older)
+
+
+def _why_anew(backlog: Backlog) -> str:
+    if backlog.new_outputs:
+        return f"new output {', '.join(backlog.new_outputs)}"
+    return f"its definition changed{'' if backlog.has_made_rows else ' before it made any row'}"
