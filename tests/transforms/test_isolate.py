@@ -11,7 +11,7 @@ import pytest
 from seamark.errors import FunctionFailed
 from seamark.steps.rows.scope import KeyValues
 from seamark.steps.running.blame import KeyTrouble
-from seamark.tables.frames import LocalFrame
+from seamark.tables.frame import LocalFrame
 from seamark.tables.read.rows import TableSource
 from seamark.tables.schema.table_schema import declare
 from seamark.transforms.compute.gather import Gathered

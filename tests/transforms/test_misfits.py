@@ -10,7 +10,7 @@ import pytest
 
 import seamark as sm
 from seamark.errors import BadOutput, TooManyFailures
-from seamark.tables.frames import SparkFrame
+from seamark.tables.frame import SparkFrame
 from seamark.transforms.compute import pandas_call
 from seamark.transforms.compute.call import Results
 
@@ -140,6 +140,6 @@ def test_failed_keys_of_a_large_batch_for_pandas_are_counted_and_only_so_many_ar
 
     lines = spark.range(7).selectExpr("id", "'bad' AS `its error`", "id = 6 AS `it is fatal`")
     results = Results([])
-    held = pandas_call.held_failures(SparkFrame(lines), results, 2)
+    held = pandas_call.held_failures(SparkFrame(lines), results, 2, lambda: lines.sparkSession)
     assert (held.num_rows, results.further) == (3, 4)
     assert held.column("id")[0] == pa.scalar(6)  # what stops the step is not among those that are left out

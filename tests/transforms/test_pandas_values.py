@@ -13,7 +13,8 @@ from seamark.control import FailedKey
 from seamark.steps.rows.changelist import join_frames
 from seamark.steps.rows.pandas_rows import to_pandas
 from seamark.steps.running.failures import failure_frame
-from seamark.tables.frames import LocalFrame, check_frame
+from seamark.tables.frame import LocalFrame
+from seamark.tables.frames import check_frame
 from seamark.tables.schema.table_schema import declare
 
 BIG = 2**53 + 1  # as a float it would be 2^53

@@ -22,7 +22,7 @@ from seamark.spark.frames import arrow_rows
 from seamark.steps.rows.changed_rows import changed_keys_of
 from seamark.steps.rows.changelist import ChangeList, KeyFrames
 from seamark.steps.rows.fetch import read_for, read_interval
-from seamark.steps.rows.keys import comparable, key_texts, keys_of
+from seamark.steps.rows.keys import key_texts, keys_of
 from seamark.steps.rows.scope import KeyValues
 from seamark.steps.running.attempt import Attempt, attempt
 from seamark.steps.running.begin import Makers, all_tables, ready_tables
@@ -35,7 +35,9 @@ from seamark.steps.standing.moves import Mode, Move
 from seamark.steps.standing.own_rows import adopt_rows
 from seamark.steps.standing.pins import Pending
 from seamark.tables.context import TableContext
-from seamark.tables.frames import LocalFrame, check_frame, quoted
+from seamark.tables.frame import SparkFrame
+from seamark.tables.frames import check_frame
+from seamark.tables.ordering import comparable
 from seamark.tables.read.rows import choose_values, read_changes
 from seamark.tables.schema.growth import grow_declared
 from seamark.tables.schema.table_schema import TableSchema
@@ -199,8 +201,7 @@ class Diff:
             return failed
         schema = TableSchema(self.spec.state_schema.columns[: len(self.spec.key)], self.spec.key_names)
         rows = check_frame(self.name, schema, keys)
-        table = rows.rows if isinstance(rows, LocalFrame) else arrow_rows(rows.frame)
-        return failed & set(key_texts(table.select(list(self.spec.key_names))))
+        return failed & set(key_texts(rows.select(self.spec.key_names).to_arrow()))
 
     def _run(
         self,
@@ -262,11 +263,9 @@ class Diff:
         """Those of some keys that the unread records of a log are about."""
         source, names = self.spec.sources[pending.table], list(self.spec.key_names)
         found = read_interval(source, pending.blocks, names)
-        if isinstance(found, LocalFrame):
-            records = found.rows.select(names)
-        else:
-            mine = choose_values(source, keys).of(found.frame)
-            records = arrow_rows(mine.select(*map(quoted, names)).distinct())
+        if found.in_memory is None:
+            found = SparkFrame(choose_values(source, keys).of(found.to_spark(self._context.session)))
+        records = found.select(names).distinct().to_arrow()
         return set(comparable(records)) & set(comparable(keys))
 
     # --- looking ------------------------------------------------------------------------------------------------------
@@ -299,10 +298,10 @@ class Diff:
         if head is None or head.last_offset is None or set(key) != set(self.spec.key_names):
             return missing
         wanted = keys_of([json.dumps(dict(key), default=str)], self.spec.key_names, self.spec.key_types)
-        mark = read_for(source, KeyValues(wanted), head.last_offset)
-        if not (isinstance(mark, LocalFrame) and mark.rows.num_rows):
+        marks = read_for(source, KeyValues(wanted), head.last_offset).to_arrow()
+        if marks.num_rows == 0:
             return missing
-        (why,) = mark.rows.column(REASON).to_pylist()
+        (why,) = marks.column(REASON).to_pylist()
         shown = " ".join(f"{name}={value}" for name, value in key.items())
         text = f"{missing.message} The visit has left the state: it is {why}."
         return NoSuchRow(text, hint=f"`seamark why {source.name} {shown}` shows where its mark came from.")

@@ -16,7 +16,7 @@ from seamark.steps.past.history import stored_source
 from seamark.steps.past.why import Found, first_rows
 from seamark.steps.rows.fetch import OFFSET
 from seamark.tables.context import TableContext
-from seamark.tables.frames import SparkFrame, quoted
+from seamark.tables.frame import SparkFrame, quoted
 from seamark.tables.read.rows import choose_values, read_changes
 
 

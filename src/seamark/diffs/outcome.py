@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property, reduce
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +18,9 @@ from seamark.diffs.compute.result import FAILED, MARKS, OLDEST, RECORDS, applied
 from seamark.diffs.compute.visit_columns import LATE, Applying, level_names
 from seamark.diffs.declare.spec import DiffSpec
 from seamark.ledger import Op
-from seamark.spark.frames import arrow_rows, spark_frame
+from seamark.spark.frames import arrow_rows
 from seamark.steps.rows.keys import key_texts
-from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
+from seamark.tables.frame import CheckedFrame, LocalFrame, Session, SparkFrame, quoted, union_of
 from seamark.tables.write.change import Change, FrameChange, LocalChange, NoRecords, appended_rows
 
 PLACE = "its place"  # among the records of its visit
@@ -40,15 +40,15 @@ class Outcome:
 
     @cached_property
     def _numbers(self) -> tuple[int, int, datetime | None]:
-        if isinstance(self.rows, LocalFrame):
-            table = self.rows.rows
+        table = self.rows.in_memory
+        if table is not None:
             late = pc.sum(table.column(LATE)).as_py() or 0
             oldest = as_moment(pc.min(table.column(OLDEST))) if self.spec.ttl else None
             return table.num_rows, late, oldest
         told = [F.count(F.lit(1)).alias("visits"), F.sum(quoted(LATE)).alias("late")]
         if self.spec.ttl:
             told.append(F.min(quoted(OLDEST)).alias("oldest"))
-        found = arrow_rows(self.rows.frame.agg(*told))
+        found = arrow_rows(self._frame.agg(*told))
         oldest = as_moment(found.column("oldest")[0]) if self.spec.ttl else None
         return found.column("visits")[0].as_py(), found.column("late")[0].as_py() or 0, oldest
 
@@ -69,60 +69,48 @@ class Outcome:
 
     def failures(self, most: int) -> list[tuple[str, str]]:
         """The keys of visits that failed, as text, and why: at most so many of them."""
-        names = [*self.spec.key_names, FAILED]
-        if isinstance(self.rows, LocalFrame):
-            table = self.rows.rows.select(names)
-            table = table.filter(table.column(FAILED).is_valid()).slice(0, most)
-        else:
-            failed = self.rows.frame.where(F.col(quoted(FAILED)).isNotNull())
-            table = arrow_rows(failed.select(*map(quoted, names)).limit(most))
+        failed = self.rows.where_null(FAILED, is_null=False).select([*self.spec.key_names, FAILED])
+        table = failed.first(most).to_arrow()
         keys = key_texts(table.select(list(self.spec.key_names)))
         return sorted(zip(keys, table.column(FAILED).to_pylist(), strict=True))
 
     @property
     def touched(self) -> CheckedFrame:
         """The keys of the visits that did not fail."""
-        if isinstance(self.rows, SparkFrame):
-            return self._keys(SparkFrame(self.rows.frame.where(F.col(quoted(FAILED)).isNull())))
-        table = self.rows.rows
-        return self._keys(LocalFrame(table.filter(table.column(FAILED).is_null())))
+        return self.rows.where_null(FAILED).select(self.spec.key_names)
 
     @property
     def times(self) -> CheckedFrame:
         """The visits that are in the state now and have a time, by that time: whether it has changed or not."""
         assert self.spec.ttl is not None
-        names = self.spec.key_names
-        if isinstance(self.rows, SparkFrame):
-            time = F.col(quoted(OLDEST))
-            there = self.rows.frame.where(time.isNotNull())
-            return SparkFrame(there.select(time.alias(self.spec.ttl.column), *map(quoted, names)))
-        there = self.rows.rows.filter(self.rows.rows.column(OLDEST).is_valid())
-        return LocalFrame(there.select([OLDEST, *names]).rename_columns([self.spec.ttl.column, *names]))
+        there = self.rows.where_null(OLDEST, is_null=False).select([OLDEST, *self.spec.key_names])
+        return there.renamed({OLDEST: self.spec.ttl.column})
 
     @property
     def marked(self) -> CheckedFrame:
         """The keys of the visits that leave a mark."""
-        if isinstance(self.rows, SparkFrame):
-            return self._keys(SparkFrame(self.rows.frame.where(F.size(quoted(MARKS)) > 0)))
-        table = self.rows.rows
-        return self._keys(LocalFrame(table.filter(pc.greater(pc.list_value_length(table.column(MARKS)), 0))))
+        table = self.rows.in_memory
+        if table is not None:
+            leaves_one = pc.greater(pc.list_value_length(table.column(MARKS)), 0)
+            return LocalFrame(table.filter(leaves_one)).select(self.spec.key_names)
+        return SparkFrame(self._frame.where(F.size(quoted(MARKS)) > 0)).select(self.spec.key_names)
 
-    def _keys(self, rows: CheckedFrame) -> CheckedFrame:
-        names = self.spec.key_names
-        if isinstance(rows, SparkFrame):
-            return SparkFrame(rows.frame.select(*map(quoted, names)))
-        return LocalFrame(rows.rows.select(list(names)))
+    @property
+    def _frame(self) -> DataFrame:
+        return self.rows.to_spark(self.spec.state.context.session)
 
 
 def records_of(spec: DiffSpec, outcome: Outcome) -> Change:
     """The records of the diff: by visit, and within one in the order in which they were made."""
     order = (*spec.key_names, PLACE)
-    if isinstance(outcome.rows, SparkFrame):
+    table = outcome.rows.in_memory
+    if table is None:
         keys = [F.col(quoted(name)) for name in spec.key_names]
-        placed = outcome.rows.frame.select(*keys, F.posexplode(quoted(RECORDS)).alias(PLACE, "its record"))
+        placed = outcome.rows.to_spark(spec.state.context.session).select(
+            *keys, F.posexplode(quoted(RECORDS)).alias(PLACE, "its record")
+        )
         op = F.lit(int(Op.APPEND)).cast("int").alias("op")
         return FrameChange(placed.select(op, *keys, "`its record`.*", quoted(PLACE)), order)
-    table = outcome.rows.rows
     records, parents, places = _exploded(table.column(RECORDS))
     if len(records) == 0:
         return NoRecords()
@@ -150,23 +138,21 @@ def _exploded(lists: pa.ChunkedArray) -> tuple[pa.Array, pa.Array, pa.Array]:
 
 def changes_of(spec: DiffSpec, column: str, parts: Sequence[CheckedFrame]) -> Change:
     """What changes in one of the diff's tables: the records that a column holds, in the parts of a run that have it."""
-    frames = [part.frame for part in parts if isinstance(part, SparkFrame) and column in part.frame.columns]
-    tables = [_entries(part.rows, column) for part in parts if isinstance(part, LocalFrame)]
-    local = [table for table in tables if table is not None and table.num_rows]
-    if not frames:
-        return LocalChange(pa.concat_tables(local)) if local else NoRecords()
-    session = spec.state.context.session()
-    pieces = [frame.select(F.inline(quoted(column))) for frame in frames]
-    pieces += [spark_frame(session, table) for table in local]
-    return FrameChange(reduce(DataFrame.unionByName, pieces))
+    session = spec.state.context.session
+    pieces = [_entries(part, column, session) for part in parts if column in part.names]
+    there = [piece for piece in pieces if not piece.is_known_empty]
+    if not there:
+        return NoRecords()
+    records = union_of(there, session)
+    return LocalChange(records.in_memory) if records.in_memory is not None else FrameChange(records.to_spark(session))
 
 
-def _entries(rows: pa.Table, column: str) -> pa.Table | None:
-    """The records that a column of some rows holds; None if the rows do not have it."""
-    if column not in rows.column_names:
-        return None
-    entries, _, _ = _exploded(rows.column(column))
-    return pa.table({field.name: pc.struct_field(entries, [field.name]) for field in entries.type})
+def _entries(rows: CheckedFrame, column: str, session: Session) -> CheckedFrame:
+    """The records that a column of some rows holds."""
+    if rows.in_memory is None:
+        return SparkFrame(rows.to_spark(session).select(F.inline(quoted(column))))
+    entries, _, _ = _exploded(rows.in_memory.column(column))
+    return LocalFrame(pa.table({field.name: pc.struct_field(entries, [field.name]) for field in entries.type}))
 
 
 # --- levels -----------------------------------------------------------------------------------------------------------
@@ -178,10 +164,9 @@ def levels_of(spec: DiffSpec, outcome: Outcome) -> Sequence[CheckedFrame]:
 
 
 def _level(spec: DiffSpec, rows: CheckedFrame, name: str) -> CheckedFrame:
-    if isinstance(rows, SparkFrame):
-        there = rows.frame.where(F.col(quoted(name)).isNotNull())
-        return SparkFrame(there.select(f"{quoted(name)}.*"))
-    column = rows.rows.column(name).combine_chunks()
-    there = column.filter(column.is_valid())
-    fields = {field.name: pc.struct_field(there, [field.name]) for field in there.type}
+    there = rows.where_null(name, is_null=False).select([name])
+    if there.in_memory is None:
+        return SparkFrame(there.to_spark(spec.state.context.session).select(f"{quoted(name)}.*"))
+    column = there.in_memory.column(name).combine_chunks()
+    fields = {field.name: pc.struct_field(column, [field.name]) for field in column.type}
     return LocalFrame(pa.table(fields).cast(spec.state_schema.arrow))

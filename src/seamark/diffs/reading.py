@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from seamark.control import FailedKey
 from seamark.diffs.ageing.gone import Departed, departed_among, departed_of
@@ -22,11 +23,12 @@ from seamark.diffs.declare.spec import DiffLog, DiffSpec
 from seamark.diffs.standing import as_frame, beside
 from seamark.spark.frames import spark_frame
 from seamark.steps.rows.fetch import read_for, read_records
-from seamark.steps.rows.keys import distinct, keys_of
+from seamark.steps.rows.keys import keys_of
 from seamark.steps.rows.scope import KeyValues
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
-from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
+from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame, quoted
+from seamark.tables.ordering import distinct
 from seamark.tables.read.rows import TableSource, all_of, count_records, read_changes, read_images
 from seamark.tables.read.to_driver import collect_small
 from seamark.tables.small import fits_on_driver
@@ -99,7 +101,7 @@ def visits_of(
     touched = _touched(spec, tables)
     standing = read_for(spec.state, KeyValues(touched), reading.state)
     visits = _gathered(spec, frames, horizon, skip_bad)
-    few = isinstance(standing, LocalFrame)
+    few = standing.in_memory is not None
     visits = beside(spec, visits, spec.state, as_frame(spec.state, standing), old, few=few)
     departed = departed_among(spec, touched, tables, reading.gone, reading.state)
     visits = departed.beside(spec, visits, few=True)
@@ -144,9 +146,11 @@ def _small_records(spec: DiffSpec, reading: Reading, waiting: Mapping[str, Check
     tables: dict[str, pa.Table] = {}
     for log in spec.logs:
         fresh, known = _fresh_on_driver(log, reading), waiting.get(log.name)
-        if fresh is None or isinstance(known, SparkFrame):
+        if fresh is None or (known is not None and known.in_memory is None):
             return None
-        tables[log.name] = fresh if known is None else pa.concat_tables([known.rows, fresh.cast(known.rows.schema)])
+        if known is not None:
+            fresh = pa.concat_tables([known.to_arrow(), fresh.cast(known.to_arrow().schema)])
+        tables[log.name] = fresh
     rows, values = sum(t.num_rows for t in tables.values()), sum(t.nbytes for t in tables.values())
     return tables if fits_on_driver(rows, values) else None
 
@@ -174,7 +178,7 @@ def _fresh(spec: DiffSpec, log: DiffLog, reading: Reading, waiting: Mapping[str,
     known = waiting.get(log.name)
     if known is None:
         return records
-    return records.unionByName(known.frame if isinstance(known, SparkFrame) else _to_spark(spec, log.name, known.rows))
+    return records.unionByName(known.to_spark(log.source.context.session, _record_types(log.source)))
 
 
 def _waiting_records(context: TableContext, spec: DiffSpec, reading: Reading) -> dict[str, CheckedFrame]:
@@ -216,11 +220,12 @@ def _record_schema(source: TableSource) -> pa.Schema:
 
 def _to_spark(spec: DiffSpec, table: str, records: pa.Table) -> DataFrame:
     source = spec.sources[table]
-    from pyspark.sql import types as spark
+    return spark_frame(source.context.session(), records, _record_types(source))
 
-    own = [spark.StructField(f.name, f.dataType, True) for f in source.schema.spark().fields]
-    fields = [spark.StructField("offset", spark.LongType()), spark.StructField("op", spark.IntegerType()), *own]
-    return spark_frame(source.context.session(), records, spark.StructType(fields))
+
+def _record_types(source: TableSource) -> StructType:
+    own = [StructField(f.name, f.dataType, True) for f in source.schema.spark().fields]
+    return StructType([StructField("offset", LongType()), StructField("op", IntegerType()), *own])
 
 
 # --- what stands ------------------------------------------------------------------------------------------------------
@@ -245,6 +250,4 @@ def _computed_once(context: TableContext, frame: DataFrame, stack: ExitStack) ->
 
     schema = to_arrow_schema(frame.schema, timezone="UTC")
     rows = stack.enter_context(computed(context, SparkFrame(frame), schema))
-    if isinstance(rows, SparkFrame):
-        return rows.frame
-    return spark_frame(context.session(), rows.rows, frame.schema)
+    return rows.to_spark(context.session, frame.schema)

@@ -8,17 +8,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from seamark.diffs.declare.spec import DiffSpec
-from seamark.spark.frames import spark_frame
-from seamark.tables.frames import CheckedFrame, SparkFrame, quoted
+from seamark.tables.frame import CheckedFrame, quoted
 from seamark.tables.read.rows import TableSource, all_of
 
 
 def as_frame(source: TableSource, rows: CheckedFrame) -> DataFrame:
     """Rows of a table as a frame of its columns."""
-    if isinstance(rows, SparkFrame):
-        return rows.frame.select(*map(quoted, source.schema.names))
-    table = rows.rows.select(list(source.schema.names))
-    return spark_frame(source.context.session(), table, source.schema.spark())
+    return rows.select(source.schema.names).to_spark(source.context.session, source.schema.spark())
 
 
 def beside(

@@ -12,7 +12,7 @@ from seamark.facts.versions import diff_named
 from seamark.spark.frames import arrow_rows
 from seamark.store import DataStore
 from seamark.tables import Table
-from seamark.tables.frames import quoted
+from seamark.tables.frame import quoted
 from seamark.tables.schema.types import spark_name
 
 

@@ -10,14 +10,16 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from seamark.spark.causes import OWN_TROUBLE
 from seamark.spark.frames import parquet_reader
 from seamark.tables.context import TableContext
-from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, as_it_stands
+from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame
+from seamark.tables.frames import as_it_stands
 from seamark.tables.schema.table_schema import TableSchema
-from seamark.tables.small import fits_on_driver, is_small
+from seamark.tables.small import fits_on_driver, small_rows
 from seamark.tables.write.publish import writing
 from seamark.tables.write.slices import row_groups
 
@@ -38,16 +40,17 @@ def computed(context: TableContext, rows: CheckedFrame, schema: pa.Schema) -> It
     How many rows a frame has, and how large they are, is known only when it is computed, and it decides how the rows
     that stand are best read.
     """
-    if isinstance(rows, LocalFrame):
+    if rows.in_memory is not None:
         yield rows
         return
+    frame = rows.to_spark(context.session)
     with writing(context) as run:
-        files = _write_in_tasks(rows, str(run.folder / "frame"))
+        files = _write_in_tasks(frame, str(run.folder / "frame"))
         if fits_on_driver(sum(file.rows for file in files), sum(file.values for file in files)):
             tables = [pq.read_table(file.path) for file in files]
             yield LocalFrame(pa.concat_tables(tables).cast(schema) if tables else schema.empty_table())
         else:
-            yield _from_files(context, files, rows.frame.schema)
+            yield _from_files(context, files, frame.schema)
 
 
 @contextmanager
@@ -56,26 +59,27 @@ def in_files(context: TableContext, rows: CheckedFrame, schema: TableSchema) -> 
 
     Handing them to Spark piece by piece through a file keeps its JVM from holding them all.
     """
-    if isinstance(rows, SparkFrame) or is_small(rows):
+    local = rows.in_memory
+    if local is None or small_rows(rows) is not None:
         yield rows
         return
-    with moved_to_files(context, rows, schema) as moved:
+    with moved_to_files(context, local, schema) as moved:
         yield moved
 
 
 @contextmanager
-def moved_to_files(context: TableContext, rows: LocalFrame, schema: TableSchema) -> Iterator[CheckedFrame]:
+def moved_to_files(context: TableContext, rows: pa.Table, schema: TableSchema) -> Iterator[CheckedFrame]:
     """Rows of a table for as long as the block runs, in files if there are any: memory is wanted for something else."""
-    if rows.rows.num_rows == 0:
-        yield rows
+    if rows.num_rows == 0:
+        yield LocalFrame(rows)
         return
     with writing(context) as run:
         folder = run.folder / "frame"
         folder.mkdir(parents=True, exist_ok=True)
-        written = _write(str(folder), rows.rows.to_batches())
+        written = _write(str(folder), rows.to_batches())
         assert written is not None, "there are rows"
         types = schema.spark()
-        yield _from_files(context, [written], StructType([types[name] for name in rows.rows.column_names]))
+        yield _from_files(context, [written], StructType([types[name] for name in rows.column_names]))
 
 
 def _from_files(context: TableContext, files: Iterable[_File], schema: StructType) -> SparkFrame:
@@ -83,7 +87,7 @@ def _from_files(context: TableContext, files: Iterable[_File], schema: StructTyp
     return SparkFrame(reader.parquet(*[as_it_stands(file.path) for file in files]))
 
 
-def _write_in_tasks(rows: SparkFrame, folder: str) -> list[_File]:
+def _write_in_tasks(rows: DataFrame, folder: str) -> list[_File]:
     """Let every task write what it computed."""
     # Made here and not by the tasks: one that goes on after its job has failed must not bring the folder back.
     Path(folder).mkdir(parents=True, exist_ok=True)
@@ -97,7 +101,7 @@ def _write_in_tasks(rows: SparkFrame, folder: str) -> list[_File]:
             values = [pa.array([file.path]), pa.array([file.rows]), pa.array([file.values])]
             yield pa.RecordBatch.from_arrays(values, names=["path", "rows", "values"])
 
-    found = rows.frame.mapInArrow(write, _FILE_COLUMNS).collect()
+    found = rows.mapInArrow(write, _FILE_COLUMNS).collect()
     return sorted((_File(row["path"], row["rows"], row["values"]) for row in found), key=lambda file: file.path)
 
 

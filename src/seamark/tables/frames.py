@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from seamark.errors import NOTHING_WRITTEN, BadValue, FrameMismatch, NullKey
+from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame, quoted
 from seamark.tables.schema.convert import (
     ValueDoesNotFit,
     convert_array,
@@ -27,23 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     Frame: TypeAlias = DataFrame | pd.DataFrame | pa.Table | pa.RecordBatch | Sequence[Mapping[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class SparkFrame:
-    """A frame that Spark will compute, with the table's columns in the table's types."""
-
-    frame: DataFrame
-
-
-@dataclass(frozen=True, slots=True)
-class LocalFrame:
-    """A frame that is at hand, with the table's columns in the table's types."""
-
-    rows: pa.Table
-
-
-CheckedFrame: TypeAlias = SparkFrame | LocalFrame
 
 
 class OtherKinds(FrameMismatch):
@@ -283,11 +266,6 @@ def _check_spark(table: str, columns: list[Column], frame: DataFrame, *, only_ke
         source = frame[quoted(column.name)]
         picked.append(convert_spark(source, column.name, found or pa.null(), column.type).alias(column.name))
     return frame.select(*picked)
-
-
-def quoted(name: str) -> str:
-    """A column's name as Spark reads it whatever signs it has."""
-    return f"`{name.replace('`', '``')}`"
 
 
 def as_it_stands(path: str) -> str:

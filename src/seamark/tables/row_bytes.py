@@ -76,7 +76,7 @@ def bytes_in_spark(columns: Mapping[str, pa.DataType]) -> int | Column:
     """The bytes of values of a row of a frame with these columns: a number if all rows have the same, else a column."""
     from pyspark.sql import functions as F
 
-    from seamark.tables.frames import quoted
+    from seamark.tables.frame import quoted
 
     widths = {name: fixed_width(kind) for name, kind in columns.items()}
     same = sum(width for width in widths.values() if width is not None)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TypeGuard
+import pyarrow as pa
 
-from seamark.tables.frames import CheckedFrame, LocalFrame
+from seamark.tables.frame import CheckedFrame
 
 # What is this small is finished on the driver: a Spark job for it would take longer than the work itself.
 SMALL_RECORDS = 50_000
@@ -16,6 +16,7 @@ def fits_on_driver(rows: int, values: int = 0) -> bool:
     return rows <= SMALL_RECORDS and values <= SMALL_BYTES
 
 
-def is_small(rows: CheckedFrame) -> TypeGuard[LocalFrame]:
-    """Whether rows are in memory, and small enough to be compared there."""
-    return isinstance(rows, LocalFrame) and fits_on_driver(rows.rows.num_rows, rows.rows.nbytes)
+def small_rows(rows: CheckedFrame) -> pa.Table | None:
+    """The rows, if they are in memory and small enough to be compared there."""
+    local = rows.in_memory
+    return local if local is not None and fits_on_driver(local.num_rows, local.nbytes) else None

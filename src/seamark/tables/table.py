@@ -16,7 +16,8 @@ from seamark.ledger import DatasetKind
 from seamark.tables.care.fold import FoldReport, fold_table
 from seamark.tables.computed import computed, in_files
 from seamark.tables.context import TableContext
-from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, check_frame
+from seamark.tables.frame import CheckedFrame
+from seamark.tables.frames import check_frame
 from seamark.tables.read.rows import TableSource, check_as_of, read_changes, read_rows
 from seamark.tables.schema.table_schema import TableSchema
 from seamark.tables.write.change import (
@@ -156,15 +157,15 @@ class Table:
 
     def _checked(self, frame: Frame) -> CheckedFrame:
         rows = check_frame(self.name, self.schema, frame)
-        if isinstance(rows, LocalFrame):
-            records = appended_rows(rows.rows)
+        if rows.in_memory is not None:
+            records = appended_rows(rows.in_memory)
             refuse_doubled_key(self.name, doubled_among(self.schema, records))
         return rows
 
     @contextmanager
     def _computed(self, rows: CheckedFrame, *, only_key: bool = False) -> Iterator[CheckedFrame]:
         """The rows, computed if they are to be compared with others; what comes to the driver is checked there."""
-        if isinstance(rows, LocalFrame) or self.head.offset is None:
+        if rows.in_memory is not None or self.head.offset is None:
             with self._in_files(rows) as kept:
                 yield kept
             return
@@ -172,12 +173,12 @@ class Table:
             columns = _of_columns(self.schema, rows)
             with spark_errors_explained(self._source):
                 at_hand = until_written.enter_context(computed(self._source.context, rows, columns))
-            if isinstance(at_hand, SparkFrame):
+            if at_hand.in_memory is None:
                 yield at_hand
             elif only_key:
-                yield check_frame(self.name, self.schema, at_hand.rows, only_key=True)
+                yield check_frame(self.name, self.schema, at_hand.in_memory, only_key=True)
             else:
-                yield self._checked(at_hand.rows)
+                yield self._checked(at_hand.in_memory)
 
     @contextmanager
     def _in_files(self, rows: CheckedFrame) -> Iterator[CheckedFrame]:
@@ -235,9 +236,9 @@ class Table:
         return fold_table(self._source)
 
 
-def _of_columns(schema: TableSchema, rows: SparkFrame) -> pa.Schema:
+def _of_columns(schema: TableSchema, rows: CheckedFrame) -> pa.Schema:
     """The Arrow types of a frame's columns; whether they hold NULLs is yet to be seen."""
-    return pa.schema([pa.field(name, schema.column(name).type) for name in rows.frame.columns])
+    return pa.schema([pa.field(name, schema.column(name).type) for name in rows.names])
 
 
 TableOrName: TypeAlias = Table | str

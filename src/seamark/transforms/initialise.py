@@ -16,7 +16,7 @@ from seamark.steps.standing.moves import Mode
 from seamark.steps.standing.own_rows import adopt_rows
 from seamark.steps.standing.pins import Pending
 from seamark.tables.context import TableContext
-from seamark.tables.frames import quoted
+from seamark.tables.frame import quoted
 from seamark.tables.read.rows import all_of, read_images, read_slices
 from seamark.transforms.backlog import Backlog, backlog_of
 from seamark.transforms.declare.shape import Input, Shape

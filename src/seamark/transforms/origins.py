@@ -11,9 +11,9 @@ from seamark.steps.definition.definition import Definition
 from seamark.steps.past.checkpoint import ReadAt
 from seamark.steps.past.why import Found, first_rows
 from seamark.steps.rows.fetch import OFFSET
-from seamark.steps.rows.scope import AllKeys, KeyValues, filter_rows
+from seamark.steps.rows.scope import AllKeys, KeyValues, rows_within
 from seamark.tables.context import TableContext
-from seamark.tables.frames import CheckedFrame, LocalFrame
+from seamark.tables.frame import CheckedFrame
 from seamark.transforms.compute.gather import gather
 from seamark.transforms.declare.shape import Input, Shape
 from seamark.transforms.past_shape import shape_then
@@ -33,8 +33,7 @@ def input_rows(
     seen: set[tuple[str, int]] = set()
     for source, frame in zip(shape.inputs, gathered.frames, strict=True):
         rows = _of_the_key(shape, source, frame, row)
-        count = rows.rows.num_rows if isinstance(rows, LocalFrame) else rows.frame.count()
-        first = first_rows(source.source, rows, most)
+        count, first = rows.count(), first_rows(source.source, rows, most)
         fresh = [one for one in first if (source.table, one[OFFSET]) not in seen]
         seen.update((source.table, one[OFFSET]) for one in fresh)
         yield source.source, fresh, count - len(first)
@@ -43,7 +42,7 @@ def input_rows(
 def _of_the_key(shape: Shape, source: Input, rows: CheckedFrame, row: Mapping[str, Any]) -> CheckedFrame:
     """Rows of an input that has more of the key than the group: those of this very key."""
     part = source.part_of(shape.keys)
-    if source.is_reference or not isinstance(rows, LocalFrame) or set(part) <= set(shape.group):
+    if source.is_reference or rows.in_memory is None or set(part) <= set(shape.group):
         return rows
     arrays = [pa.array([row[name]], shape.key_types[name]) for name in part]
-    return LocalFrame(filter_rows(KeyValues(pa.Table.from_arrays(arrays, names=list(part))), rows.rows))
+    return rows_within(KeyValues(pa.Table.from_arrays(arrays, names=list(part))), source.source, rows)

@@ -13,15 +13,16 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from seamark.spark.frames import arrow_rows, spark_frame
-from seamark.steps.rows.keys import comparable, distinct, key_texts, keys_of
+from seamark.steps.rows.keys import key_texts, keys_of
 from seamark.steps.rows.scope import AllKeys, KeyFrame, KeyValues
 from seamark.steps.running.commit import Covered
 from seamark.steps.running.run_config import RunConfig
 from seamark.steps.standing.moves import Mode
 from seamark.steps.standing.pins import Taken
 from seamark.tables.context import TableContext
-from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
-from seamark.tables.read.rows import all_of, read_images
+from seamark.tables.frame import CheckedFrame, LocalFrame, Session, SparkFrame, by_name, quoted
+from seamark.tables.ordering import comparable, distinct
+from seamark.tables.read.rows import read_images
 from seamark.transforms.backlog import Backlog
 from seamark.transforms.declare.shape import Shape
 from seamark.transforms.keys.candidates import (
@@ -29,7 +30,6 @@ from seamark.transforms.keys.candidates import (
     candidates,
     computed_ahead,
     filter_values,
-    in_spark,
     narrowed,
     without_covered,
     without_processed,
@@ -79,7 +79,8 @@ def parts_to_take(context: TableContext, backlog: Backlog, config: RunConfig) ->
         taken = waiting.keys
         # Failed keys come last: else a limit that they fill would keep the others from ever being computed. If one of
         # them waits and is not among those that are taken, the limit is reached.
-        retried = first_keys(_filtered(_others(failed, taken), wanted), None if left is None else left - taken.num_rows)
+        others = _filtered(_others(failed, taken), wanted, context.session)
+        retried = first_keys(others, None if left is None else left - taken.num_rows)
         chosen = pa.concat_tables([taken, retried.cast(taken.schema)])
         left = None if left is None else left - chosen.num_rows
         yield Part(chosen, complete=waiting.are_all)
@@ -109,12 +110,7 @@ def _covered_blocks(context: TableContext, backlog: Backlog) -> Iterator[Covered
     """The inputs whose oldest waiting blocks speak for no key that still waits, each up to the last such block."""
     oldest: dict[str, int] = {}
     for found in waiting_keys(context, backlog):
-        keys = found.keys
-        first = (
-            pc.min(keys.rows.column(FIRST)).as_py()
-            if isinstance(keys, LocalFrame)
-            else arrow_rows(keys.frame.agg(F.min(FIRST))).column(0)[0].as_py()
-        )
+        first = _first_record(found.keys, context)
         if first is not None:
             oldest[found.table] = min(first, oldest.get(found.table, first))
     for entry in backlog.pending:
@@ -125,12 +121,17 @@ def _covered_blocks(context: TableContext, backlog: Backlog) -> Iterator[Covered
             yield Covered(entry.table, entry.pin.dataset_id, piece.end_hash, piece.end_sequence, piece.upto)
 
 
+def _first_record(keys: CheckedFrame, context: TableContext) -> int | None:
+    """The oldest record that speaks for any of some keys."""
+    if keys.in_memory is not None:
+        return pc.min(keys.in_memory.column(FIRST)).as_py()
+    return arrow_rows(keys.to_spark(context.session).agg(F.min(FIRST))).column(0)[0].as_py()
+
+
 def _at_hand(shape: Shape, columns: Columns, pieces: Sequence[CheckedFrame]) -> pa.Table:
     schema = pa.schema([pa.field(name, shape.key_types[name]) for name in columns])
     tables = [schema.empty_table()]
-    for piece in pieces:
-        rows = piece.rows if isinstance(piece, LocalFrame) else arrow_rows(piece.frame)
-        tables.append(rows.select(list(columns)).cast(schema))
+    tables += [piece.select(columns).to_arrow(schema) for piece in pieces]
     return distinct(pa.concat_tables(tables))
 
 
@@ -139,13 +140,11 @@ def _others(keys: pa.Table, known: pa.Table) -> pa.Table:
     return keys.filter(pa.array([key not in there for key in comparable(keys)], pa.bool_()))
 
 
-def _filtered(keys: pa.Table, wanted: pa.Table) -> pa.Table:
+def _filtered(keys: pa.Table, wanted: pa.Table, session: Session) -> pa.Table:
     there = wanted.select([name for name in wanted.column_names if name in keys.column_names])
     if len(there.column_names) < len(wanted.column_names):
         return keys.slice(0, 0)
-    kept = narrowed(LocalFrame(keys), there)
-    assert isinstance(kept, LocalFrame)
-    return kept.rows
+    return narrowed(LocalFrame(keys), there, session).to_arrow()
 
 
 # --- the older algorithm ----------------------------------------------------------------------------------------------
@@ -193,13 +192,10 @@ def _not_led_to(run: StepRun, backlog: Backlog, scope: KeyFrame, taken: Sequence
     changes = [ChangedBlocks(piece.table, piece.blocks) for piece in taken]
     found = list(changed_keys(run.shape, changes, backlog.read, backlog.before))
     types = pa.schema([pa.field(name, run.shape.key_types[name]) for name in scope.columns])
-    keys = scope.frame
+    keys: CheckedFrame = SparkFrame(scope.frame)
     if found:
-        known = in_spark(run.context, joined_keys(found, run.context.session))
-        known = known.select(*[F.col(quoted(name)).alias(f"its {name}") for name in scope.columns])
-        same = [keys[quoted(name)].eqNullSafe(known[quoted(f"its {name}")]) for name in scope.columns]
-        keys = keys.join(known, all_of(same), "left_anti")
-    return arrow_rows(keys).select(list(scope.columns)).cast(types)
+        keys = keys.anti_join(joined_keys(found, run.context.session), by_name(scope.columns), run.context.session)
+    return keys.to_arrow(types)
 
 
 # --- looking ----------------------------------------------------------------------------------------------------------
@@ -214,7 +210,7 @@ def changed_idx(context: TableContext, backlog: Backlog, config: RunConfig) -> D
     frames = [spark_frame(session, _at_hand(shape, shape.keys, []))]
     for columns, keys in taken.items():
         names = [quoted(name) for name in columns]
-        union = reduce(DataFrame.unionByName, [in_spark(context, entry).select(*names) for entry in keys])
+        union = reduce(DataFrame.unionByName, [entry.to_spark(context.session).select(*names) for entry in keys])
         frames.append(_keys_of_groups(shape, backlog, union.distinct()))
     return reduce(DataFrame.unionByName, frames).distinct()
 
@@ -227,7 +223,7 @@ def changed_idx_count(context: TableContext, backlog: Backlog, config: RunConfig
     taken = _keys_taken(context, backlog, config)
     if not shape.keys:
         return 1 if () in taken else 0
-    mine = [entry for entry in taken.get(shape.keys, []) if isinstance(entry, LocalFrame)]
+    mine = [entry for entry in taken.get(shape.keys, []) if entry.in_memory is not None]
     if len(mine) == sum(len(keys) for keys in taken.values()):
         return _at_hand(shape, shape.keys, mine).num_rows
     return changed_idx(context, backlog, config).count()

@@ -11,15 +11,14 @@ import pyarrow as pa
 
 from seamark.control import TableHead
 from seamark.ledger.verify import VerifyReport
-from seamark.spark.frames import spark_frame
 from seamark.steps.past.checkpoint import Checkpoint
 from seamark.steps.past.history import PastCommit, read_then
 from seamark.steps.past.replay import NotReplayed, Shared, replay_commits
-from seamark.steps.rows.keys import columns_of, comparable, keys_of, value_from_json
+from seamark.steps.rows.keys import columns_of, keys_of, value_from_json
 from seamark.steps.rows.scope import AllKeys, KeyRange, Scope
 from seamark.steps.running.commit import change_of
 from seamark.tables.context import TableContext
-from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame
+from seamark.tables.frame import CheckedFrame, LocalFrame, Session, by_name
 from seamark.tables.kinds import kind_of
 from seamark.tables.read.rows import TableSource
 from seamark.tables.write.change import stage_change
@@ -120,7 +119,7 @@ def _stage_again(
         rows = [processed_rows(made.gathered, made.failed, read_then(commit.checkpoint), spec.keys_table)]
     else:
         place = [entry.name for entry in recipe.shape.outputs].index(output.name)
-        rows = [_without(piece, made.failed) for piece in made.results.outputs[place]]
+        rows = [_without(piece, made.failed, output.context.session) for piece in made.results.outputs[place]]
     return stage_change(output, target, change_of(output, rows, made.scope, made.failed, commit.last_before))
 
 
@@ -183,12 +182,7 @@ def _failed_then(shape: Shape, scope: Scope, skipped: Sequence[str], results: Re
     return then if now is None else pa.concat_tables([then, now.select(then.column_names).cast(then.schema)])
 
 
-def _without(rows: CheckedFrame, keys: pa.Table | None) -> CheckedFrame:
+def _without(rows: CheckedFrame, keys: pa.Table | None, session: Session) -> CheckedFrame:
     if keys is None or keys.num_rows == 0:
         return rows
-    if isinstance(rows, LocalFrame):
-        gone = set(comparable(keys))
-        mine = comparable(rows.rows.select(keys.column_names))
-        return LocalFrame(rows.rows.filter(pa.array([key not in gone for key in mine], pa.bool_())))
-    others = spark_frame(rows.frame.sparkSession, keys)
-    return SparkFrame(rows.frame.join(others, keys.column_names, "left_anti"))
+    return rows.anti_join(LocalFrame(keys), by_name(keys.column_names), session)

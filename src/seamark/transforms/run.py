@@ -26,7 +26,7 @@ from seamark.steps.standing.moves import Mode
 from seamark.steps.standing.pins import Taken
 from seamark.tables.computed import moved_to_files
 from seamark.tables.context import TableContext
-from seamark.tables.frames import CheckedFrame, LocalFrame
+from seamark.tables.frame import CheckedFrame
 from seamark.tables.small import fits_on_driver
 from seamark.tables.write.publish import Progress
 from seamark.tables.write.slices import OpCounts
@@ -181,13 +181,14 @@ class StepRun:
 
     def _make_room(self, done: Sequence[Done], part: Done, stack: ExitStack) -> None:
         """Move the rows of a batch into files, if they and those of the batches before it are too large for memory."""
-        held = [piece.rows for entry in [*done, part] for pieces in entry.rows for piece in _local(pieces)]
+        every = [piece for entry in [*done, part] for pieces in entry.rows for piece in pieces]
+        held = [table for piece in every if (table := piece.in_memory) is not None]
         if fits_on_driver(sum(table.num_rows for table in held), sum(table.nbytes for table in held)):
             return
         for output, pieces in zip(self.spec.written, part.rows, strict=True):
             for place, piece in enumerate(pieces):
-                if isinstance(piece, LocalFrame):
-                    pieces[place] = stack.enter_context(moved_to_files(self.context, piece, output.schema))
+                if (local := piece.in_memory) is not None:
+                    pieces[place] = stack.enter_context(moved_to_files(self.context, local, output.schema))
 
     def give_up(self, backlog: Backlog, keys: Set[str], work: Work) -> None:
         """Forget failed keys, in a commit that computes nothing, so that the chain knows of it too."""
@@ -350,10 +351,6 @@ class StepRun:
         report.failures = (*report.failures, *((key, entry.error) for key, entry in failed.items()))
         for table, (after, upto) in committed.added.items():
             self.added[table] = (self.added[table][0] if table in self.added else after, upto)
-
-
-def _local(pieces: Sequence[CheckedFrame]) -> list[LocalFrame]:
-    return [piece for piece in pieces if isinstance(piece, LocalFrame)]
 
 
 def failed_keys(results: Results) -> pa.Table | None:

@@ -34,15 +34,15 @@ from seamark.diffs.declare.spec import AT, EXPIRED, DiffSpec
 from seamark.diffs.outcome import Outcome
 from seamark.diffs.standing import as_frame, beside
 from seamark.ledger import Op
-from seamark.spark.frames import arrow_rows, spark_frame
+from seamark.spark.frames import arrow_rows
 from seamark.steps.past.checkpoint import Checkpoint
 from seamark.steps.rows.fetch import read_for, read_interval
-from seamark.steps.rows.keys import comparable, distinct, keys_of
+from seamark.steps.rows.keys import keys_of
 from seamark.steps.rows.scope import KeyFrame, KeyValues, Scope
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
-from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
-from seamark.tables.read.rows import KeyChoice, all_of, read_images, read_rows
+from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame, by_name, quoted
+from seamark.tables.read.rows import KeyChoice, read_images, read_rows
 from seamark.tables.schema.ddl import UTC_MICROS
 
 # A look goes at least this share of the time to live beyond the horizon, to see when the next visit will be due.
@@ -182,13 +182,13 @@ class Expiry:
             computed(self.context, SparkFrame(self._entries(upto)), self.spec.times_schema.arrow)
         )
         due, nearest = self._cut(entries)
-        keys = self._free(_keys(self.spec, due), outcome)
+        keys = self._free(due.select(self.spec.key_names), outcome)
         rows = None
         if self.rebuilds:
             staying = self._without(self._without(entries, outcome.touched), keys)
             rows = (staying, outcome.times)  # not the changes of times alone: a visit of the run may have kept its own
         found = Looked(oldest=nearest or upto, ahead=None if nearest else upto - self.horizon, rows=rows)
-        if isinstance(keys, LocalFrame) and keys.rows.num_rows == 0:
+        if keys.is_known_empty:
             return None, found
         return self._part(self._left(keys), stack), found
 
@@ -219,13 +219,14 @@ class Expiry:
         assert self.spec.ttl is not None
         assert self.horizon is not None
         name, kind = self.spec.ttl.column, self.spec.ttl_type
-        if isinstance(entries, LocalFrame):
-            is_due = pc.less(entries.rows.column(name), scalar(kind, self.horizon))
-            later = entries.rows.filter(pc.invert(is_due)).column(name)
-            return LocalFrame(entries.rows.filter(is_due)), as_moment(pc.min(later))
-        time, horizon = F.col(quoted(name)), literal(kind, self.horizon)
-        later = arrow_rows(entries.frame.where(time >= horizon).agg(F.min(time).alias("next")))
-        return SparkFrame(entries.frame.where(time < horizon)), as_moment(later.column("next")[0])
+        local = entries.in_memory
+        if local is not None:
+            is_due = pc.less(local.column(name), scalar(kind, self.horizon))
+            later = local.filter(pc.invert(is_due)).column(name)
+            return LocalFrame(local.filter(is_due)), as_moment(pc.min(later))
+        frame, time, horizon = entries.to_spark(self.context.session), F.col(quoted(name)), literal(kind, self.horizon)
+        later = arrow_rows(frame.where(time >= horizon).agg(F.min(time).alias("next")))
+        return SparkFrame(frame.where(time < horizon)), as_moment(later.column("next")[0])
 
     def _left(self, keys: CheckedFrame) -> DataFrame:
         """The rows of the state that leave, and beside them the marks that their visits have."""
@@ -233,7 +234,7 @@ class Expiry:
         frame = as_frame(self.spec.state, read_for(self.spec.state, scope, self.state))
         if self.gone is not None:
             marks = as_frame(self.spec.gone, read_for(self.spec.gone, scope, self.gone))
-            frame = beside(self.spec, frame, self.spec.gone, marks, gone, few=isinstance(keys, LocalFrame))
+            frame = beside(self.spec, frame, self.spec.gone, marks, gone, few=keys.in_memory is not None)
         return frame
 
     def _part(self, rows: DataFrame, stack: ExitStack) -> CheckedFrame:
@@ -264,7 +265,7 @@ class Expiry:
         keys = self._without(self._marked(self.forgetting), outcome.marked)
         if leaving is not None:
             keys = self._without(keys, leaving)
-        if isinstance(keys, LocalFrame) and keys.rows.num_rows == 0:
+        if keys.is_known_empty:
             return None
         marks = as_frame(self.spec.gone, read_for(self.spec.gone, _scope(self.spec, keys), self.gone))
         old = marks.where(F.col(AT) < literal(UTC_MICROS, self.forgetting.before))
@@ -274,10 +275,7 @@ class Expiry:
         """The visits whose marks some records have written."""
         source, names = self.spec.gone, list(self.spec.key_names)
         blocks = self.context.control.index.slices(source.name, after=which.after, upto=which.upto)
-        keys = read_interval(source, blocks, names)
-        if isinstance(keys, SparkFrame):
-            return SparkFrame(keys.frame.select(*map(quoted, names)).distinct())
-        return LocalFrame(distinct(keys.rows.select(names)))
+        return read_interval(source, blocks, names).select(names).distinct()
 
     # --- keys ---------------------------------------------------------------------------------------------------------
 
@@ -290,30 +288,15 @@ class Expiry:
 
     def _without(self, rows: CheckedFrame, others: CheckedFrame) -> CheckedFrame:
         """Rows without those that have the key of another one."""
-        names = list(self.spec.key_names)
-        if isinstance(others, LocalFrame) and others.rows.num_rows == 0:
-            return rows
-        if isinstance(rows, LocalFrame) and isinstance(others, LocalFrame):
-            excluded = set(comparable(others.rows.select(names)))
-            ours = comparable(rows.rows.select(names))
-            return LocalFrame(rows.rows.filter(pa.array([key not in excluded for key in ours], pa.bool_())))
-        session = self.context.session()
-        mine = rows.frame if isinstance(rows, SparkFrame) else spark_frame(session, rows.rows)
-        frame = others.frame if isinstance(others, SparkFrame) else spark_frame(session, others.rows)
-        theirs = frame.select(*[F.col(quoted(name)).alias(f"its {name}") for name in names])
-        same = [mine[quoted(name)] == theirs[quoted(f"its {name}")] for name in names]
-        left = mine.join(theirs, all_of(same), "left_anti")
-        return SparkFrame(left) if isinstance(rows, SparkFrame) else LocalFrame(arrow_rows(left).cast(rows.rows.schema))
-
-
-def _keys(spec: DiffSpec, rows: CheckedFrame) -> CheckedFrame:
-    if isinstance(rows, LocalFrame):
-        return LocalFrame(rows.rows.select(list(spec.key_names)))
-    return SparkFrame(rows.frame.select(*map(quoted, spec.key_names)))
+        left = rows.anti_join(others, by_name(self.spec.key_names), self.context.session)
+        # What is in memory stays there: others tell how it is handled by whether it is.
+        return left if rows.in_memory is None else LocalFrame(left.to_arrow(rows.in_memory.schema))
 
 
 def _scope(spec: DiffSpec, keys: CheckedFrame) -> Scope:
-    return KeyValues(keys.rows) if isinstance(keys, LocalFrame) else KeyFrame(spec.key_names, keys.frame)
+    if keys.in_memory is not None:
+        return KeyValues(keys.in_memory)
+    return KeyFrame(spec.key_names, keys.to_spark(spec.state.context.session))
 
 
 def _text(moment: datetime | None) -> str | None:

@@ -26,9 +26,9 @@ from seamark.diffs.standing import as_frame, beside
 from seamark.ledger import Op
 from seamark.spark.frames import arrow_rows
 from seamark.steps.rows.fetch import OFFSET, read_for
-from seamark.steps.rows.keys import comparable
 from seamark.steps.rows.scope import KeyValues
-from seamark.tables.frames import LocalFrame, quoted
+from seamark.tables.frame import LocalFrame, quoted
+from seamark.tables.ordering import comparable
 from seamark.tables.read.rows import TableSource, all_of, choose_values, read_images, read_slices
 
 
@@ -58,8 +58,7 @@ def departed_among(
     """What the visits of a few records have left, by key."""
     if marks_upto is None:
         return Departed()
-    found = read_for(spec.gone, KeyValues(touched), marks_upto)
-    marks = found.rows if isinstance(found, LocalFrame) else arrow_rows(found.frame)
+    marks = read_for(spec.gone, KeyValues(touched), marks_upto).to_arrow()
     if marks.num_rows == 0:
         return Departed()
     frame = as_frame(spec.gone, LocalFrame(marks))

@@ -49,7 +49,7 @@ from seamark.diffs.compute.visit_columns import (
     told_name,
 )
 from seamark.diffs.declare.spec import LOG, SIGN, SLOW, VERSION, DiffLog, DiffSpec
-from seamark.tables.frames import quoted
+from seamark.tables.frame import quoted
 from seamark.tables.schema.table_schema import Column as TableColumn
 from seamark.tables.schema.types import spark_name
 

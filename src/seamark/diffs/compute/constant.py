@@ -22,7 +22,7 @@ from seamark.diffs.compute.visit_columns import (
     written_records,
 )
 from seamark.diffs.declare.spec import DiffLog, DiffSpec
-from seamark.tables.frames import quoted
+from seamark.tables.frame import quoted
 from seamark.tables.schema.types import spark_name
 
 # Of one thing that is said of a column: of which life, what, and whether that life is to be looked at for it.

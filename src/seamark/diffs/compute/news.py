@@ -12,7 +12,7 @@ from seamark.diffs.compute.lives import Record, columns_of
 from seamark.diffs.compute.visit_columns import HORIZON
 from seamark.diffs.declare.spec import DiffLog, DiffSpec
 from seamark.ledger import Op
-from seamark.tables.frames import quoted
+from seamark.tables.frame import quoted
 
 # A column's name holds no space, so these are nobody's.
 _WHICH, _OFFSET, _FAST, _IS_BAD, _IS_LATE = "its log", "its offset", "its fast", "it is bad", "it is late"

@@ -33,7 +33,7 @@ from seamark.diffs.compute.visit_columns import (
 )
 from seamark.diffs.declare.spec import AT, DELETED, REASON, SLOW, DiffSpec
 from seamark.ledger import Op
-from seamark.tables.frames import quoted
+from seamark.tables.frame import quoted
 from seamark.tables.schema.types import spark_name
 
 RECORDS, CHANGES, FAILED, OLDEST = "its records", "its changes", "its failure", "its time"

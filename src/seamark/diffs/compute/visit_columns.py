@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from seamark.diffs.compute.blocks import Fast, Side, State
 from seamark.diffs.declare.spec import SLOW, DiffLog, DiffSpec, stored_wide
-from seamark.tables.frames import quoted
+from seamark.tables.frame import quoted
 from seamark.tables.schema.types import spark_name
 
 # A column's name holds no space, so these are nobody's.

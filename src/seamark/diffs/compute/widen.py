@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from seamark.diffs.compute.news import versions_told
 from seamark.diffs.compute.visit_columns import WIDE_BY_VERSION
 from seamark.diffs.declare.spec import DiffSpec
-from seamark.tables.frames import quoted
+from seamark.tables.frame import quoted
 from seamark.tables.read.rows import all_of
 
 

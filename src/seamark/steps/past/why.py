@@ -17,7 +17,8 @@ from seamark.steps.rows.fetch import OFFSET, read_for
 from seamark.steps.rows.scope import KeyValues
 from seamark.steps.standing.moves import Mode
 from seamark.tables.context import TableContext
-from seamark.tables.frames import CheckedFrame, LocalFrame, check_frame
+from seamark.tables.frame import CheckedFrame
+from seamark.tables.frames import check_frame
 from seamark.tables.read.rows import TableSource
 from seamark.tables.read.to_driver import first_small
 from seamark.tables.schema.table_schema import check_columns
@@ -100,8 +101,7 @@ def _key_row(source: TableSource, key: Mapping[str, Any]) -> pa.Table:
             hint=f"give all of {', '.join(schema.key)}.",
         )
     checked = check_frame(source.name, schema, [dict(key)], only_key=True)
-    assert isinstance(checked, LocalFrame)
-    return checked.rows
+    return checked.to_arrow()
 
 
 def _behind(
@@ -147,7 +147,7 @@ def _nothing(*_: object) -> Iterator[Found]:
 
 def first_rows(source: TableSource, found: CheckedFrame, most: int) -> list[dict[str, Any]]:
     """The first rows, at most so many, and fewer where they are large."""
-    if isinstance(found, LocalFrame):
-        return found.rows.slice(0, most).to_pylist()
+    if found.in_memory is not None:
+        return found.in_memory.slice(0, most).to_pylist()
     columns = {OFFSET: pa.int64(), **{column.name: column.type for column in source.schema.columns}}
-    return first_small(found.frame, columns, most).to_pylist()
+    return first_small(found.to_spark(source.context.session), columns, most).to_pylist()

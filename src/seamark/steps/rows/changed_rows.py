@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from seamark.steps.rows.changelist import Recipe
 from seamark.steps.rows.fetch import read_interval
-from seamark.steps.rows.keys import distinct
 from seamark.steps.rows.pandas_rows import to_pandas
+from seamark.tables.ordering import distinct
 from seamark.tables.read.rows import TableSource, read_changes
 
 if TYPE_CHECKING:

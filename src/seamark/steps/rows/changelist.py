@@ -13,7 +13,8 @@ from seamark.errors import InvalidStep, did_you_mean
 from seamark.spark.frames import spark_frame
 from seamark.steps.rows.joined_rows import in_type, joined_rows
 from seamark.steps.rows.pandas_rows import to_pandas
-from seamark.tables.frames import is_spark, quoted, to_arrow
+from seamark.tables.frame import quoted
+from seamark.tables.frames import is_spark, to_arrow
 from seamark.tables.schema.convert import convert_spark, convertible
 from seamark.tables.schema.ddl import UTC_MICROS
 from seamark.tables.schema.types import arrow_type

@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 
 from seamark.control import BaseVersion, BlockEntry
 from seamark.ledger import Op
-from seamark.steps.rows.keys import comparable
 from seamark.steps.rows.scope import AllKeys, KeyFrame, KeyRange, KeyValues, Scope, filter_rows
-from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
+from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame, quoted
+from seamark.tables.ordering import comparable
 from seamark.tables.read.local_slices import read_small
 from seamark.tables.read.rows import TableSource, count_records, newest_base, read_base, read_images, read_slices
 from seamark.tables.read.to_driver import collect_small

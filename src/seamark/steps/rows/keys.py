@@ -10,10 +10,8 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from seamark.spark.frames import in_utc
-from seamark.tables.write.sorted_runs import Key, ordered
 
 KeyTypes = Mapping[str, pa.DataType]
 
@@ -79,25 +77,3 @@ def _value(value: Any, kind: pa.DataType) -> Any:
 def value_from_json(value: Any, kind: pa.DataType) -> Any:
     """A value of a column, from what JSON or a command line holds of it."""
     return _value(value, kind)
-
-
-def comparable(keys: pa.Table) -> list[Key]:
-    """The keys of a table in a form that compares as Spark compares; NULL comes first, as in Spark's order."""
-    columns = [[sortable(value) for value in column.to_pylist()] for column in in_utc(keys).columns]
-    return list(zip(*columns, strict=True)) if columns else [()] * keys.num_rows
-
-
-def sortable(value: Any) -> Any:
-    """A value that compares as Spark compares it, NULL before all others."""
-    return (0,) if value is None else (1, ordered(value))
-
-
-def distinct(keys: pa.Table) -> pa.Table:
-    """Each key once."""
-    names = keys.column_names
-    if not names:
-        return keys.slice(0, min(1, keys.num_rows))
-    for place, field in enumerate(keys.schema):
-        if pa.types.is_floating(field.type):  # 0.0 and -0.0 are one, and adding 0.0 makes the first of both
-            keys = keys.set_column(place, field, pc.add(keys.column(place), pa.scalar(0.0, field.type)))
-    return keys.group_by(names).aggregate([]).select(names)

@@ -12,8 +12,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from seamark.spark.frames import arrow_rows, spark_frame
-from seamark.steps.rows.keys import comparable, sortable
-from seamark.tables.frames import quoted
+from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame, quoted
+from seamark.tables.ordering import comparable, sortable
 from seamark.tables.read.rows import EVERYTHING, KeyChoice, TableSource, all_of, choose_values, literal
 
 
@@ -127,6 +127,13 @@ def filter_rows(scope: Scope, rows: pa.Table) -> pa.Table:
     if isinstance(scope, AllKeys) or not scope.columns:
         return rows
     return rows.filter(pa.array(held_rows(scope, rows), pa.bool_()))
+
+
+def rows_within(scope: Scope, source: TableSource, rows: CheckedFrame) -> CheckedFrame:
+    """The rows of a table that belong to a scope."""
+    if rows.in_memory is not None:
+        return LocalFrame(filter_rows(scope, rows.in_memory))
+    return SparkFrame(scope.choice(source).of(rows.to_spark(source.context.session)))
 
 
 def held_rows(scope: Scope, rows: pa.Table) -> list[bool]:

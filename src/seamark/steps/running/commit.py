@@ -10,7 +10,6 @@ from typing import Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from seamark import faults
 from seamark.clock import commit_time
@@ -18,16 +17,15 @@ from seamark.control import Position, RunRecord, TableHead
 from seamark.errors import ChainRuleBroken, ComputeFailed, SchemaChangeRefused, SeamarkError, TableError
 from seamark.ledger import AddData, ChainState, DatasetKind, ExecuteTransform, ExecuteTransformInput, Op
 from seamark.ledger.chain import ChainDraft
-from seamark.spark.frames import empty_frame, spark_frame
+from seamark.spark.frames import empty_frame
 from seamark.steps.definition.definition import Definition, is_same
 from seamark.steps.past.checkpoint import Checkpoint, ReadAt, decode
 from seamark.steps.rows.fetch import OFFSET, read_for
-from seamark.steps.rows.keys import comparable
 from seamark.steps.rows.scope import KeyValues, Scope
 from seamark.steps.standing.pins import Pin
 from seamark.tables.context import TableContext
-from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
-from seamark.tables.read.rows import TableSource, all_of
+from seamark.tables.frame import CheckedFrame, LocalFrame, by_name
+from seamark.tables.read.rows import TableSource
 from seamark.tables.schema.table_schema import refuse_old_schema
 from seamark.tables.small import fits_on_driver
 from seamark.tables.write import compare, compare_local
@@ -138,7 +136,7 @@ def change_of(
 
     Keys that are `left_alone` have failed: the rows that they have stay as they are.
     """
-    local = [piece.rows for piece in rows if isinstance(piece, LocalFrame)]
+    local = [table for piece in rows if (table := piece.in_memory) is not None]
     sizes = sum(piece.num_rows for piece in local), sum(piece.nbytes for piece in local)
     few = len(local) == len(rows) and fits_on_driver(*sizes)
     if isinstance(scope, KeyValues) and scope.columns and scope.values.num_rows == 0:
@@ -149,14 +147,14 @@ def change_of(
             return FrameChange(compare.appended(output.schema, _union(output, rows)))
         return LocalChange(appended_rows(_concat(output, local))) if sum(p.num_rows for p in local) else NoRecords()
     standing = read_for(output, scope, last)
-    if few and isinstance(standing, LocalFrame):
-        known = compare_local.StandingRows.of(output.schema, _as_versions(_without_local(standing.rows, left_alone)))
+    session = output.context.session
+    if left_alone is not None and left_alone.num_rows and left_alone.column_names:
+        standing = standing.anti_join(LocalFrame(left_alone), by_name(left_alone.column_names), session)
+    if few and standing.in_memory is not None:
+        known = compare_local.StandingRows.of(output.schema, _as_versions(standing.in_memory))
         return LocalChange(compare_local.replaced(output.schema, _concat(output, local), known))
-    session = output.context.session()
-    frame = standing.frame if isinstance(standing, SparkFrame) else spark_frame(session, standing.rows)
-    frame = _without(output, frame.drop(OFFSET), left_alone)
     new = compare.refuse_doubled(output.schema, _union(output, rows))
-    return FrameChange(compare.replaced(output.schema, new, frame))
+    return FrameChange(compare.replaced(output.schema, new, standing.drop(OFFSET).to_spark(session)))
 
 
 def _concat(output: TableSource, pieces: Sequence[pa.Table]) -> pa.Table:
@@ -168,11 +166,8 @@ def _empty(output: TableSource) -> pa.Table:
 
 
 def _union(output: TableSource, pieces: Sequence[CheckedFrame]) -> DataFrame:
-    session = output.context.session()
-    frames = [
-        piece.frame if isinstance(piece, SparkFrame) else spark_frame(session, piece.rows, output.schema.spark())
-        for piece in pieces
-    ] or [empty_frame(session, output.schema.spark())]
+    session, types = output.context.session, output.schema.spark()
+    frames = [piece.to_spark(session, types) for piece in pieces] or [empty_frame(session(), types)]
     return reduce(DataFrame.unionByName, frames)
 
 
@@ -180,23 +175,6 @@ def _as_versions(rows: pa.Table) -> pa.Table:
     ops = pa.repeat(pa.scalar(int(Op.APPEND), pa.int32()), rows.num_rows)
     renamed = rows.rename_columns(["offset" if name == OFFSET else name for name in rows.column_names])
     return renamed.append_column("op", ops)
-
-
-def _without_local(rows: pa.Table, left_alone: pa.Table | None) -> pa.Table:
-    if left_alone is None or left_alone.num_rows == 0 or not left_alone.column_names:
-        return rows
-    gone = set(comparable(left_alone))
-    mine = comparable(rows.select(left_alone.column_names))
-    return rows.filter(pa.array([key not in gone for key in mine], pa.bool_()))
-
-
-def _without(output: TableSource, rows: DataFrame, left_alone: pa.Table | None) -> DataFrame:
-    if left_alone is None or left_alone.num_rows == 0 or not left_alone.column_names:
-        return rows
-    names = left_alone.column_names
-    keys = spark_frame(output.context.session(), left_alone.rename_columns([f"its {name}" for name in names]))
-    same = [rows[quoted(name)].eqNullSafe(keys[quoted(f"its {name}")]) for name in names]
-    return rows.join(F.broadcast(keys), all_of(same), "left_anti")
 
 
 # --- the commit -------------------------------------------------------------------------------------------------------

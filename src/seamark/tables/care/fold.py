@@ -21,7 +21,7 @@ from seamark.errors import LeaseHeld, SeamarkError, TableError
 from seamark.ledger import Op, SetDataSchema
 from seamark.tables.care.group_rows import rows_that_fit
 from seamark.tables.context import TableContext
-from seamark.tables.frames import quoted
+from seamark.tables.frame import quoted
 from seamark.tables.read.cache import BaseCache
 from seamark.tables.read.delta_log import DeltaLog
 from seamark.tables.read.rows import (

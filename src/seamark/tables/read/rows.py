@@ -19,7 +19,8 @@ from seamark.errors import NotACommit
 from seamark.ledger import Op
 from seamark.spark.frames import empty_frame, parquet_reader, spark_frame
 from seamark.tables.context import TableContext
-from seamark.tables.frames import CheckedFrame, SparkFrame, as_it_stands, quoted, refuse_nulls
+from seamark.tables.frame import CheckedFrame, quoted
+from seamark.tables.frames import as_it_stands, refuse_nulls
 from seamark.tables.read.delta_log import DeltaLog
 from seamark.tables.read.to_driver import collect_small
 from seamark.tables.row_bytes import fixed_width
@@ -130,16 +131,17 @@ EVERYTHING = KeyChoice()
 
 def choose_keys(source: TableSource, keys: CheckedFrame) -> KeyChoice:
     """The cheapest way to read the rows with these keys."""
-    names = source.schema.key
-    if isinstance(keys, SparkFrame):
-        columns, more = {name: source.schema.column(name).type for name in names}, LITERAL_KEYS + 1
-        few = collect_small(keys.frame.limit(more), columns, more, most_rows=more)
-        if few is not None:
-            refuse_nulls(source.name, {name: few.column(name).null_count for name in names})
-        if few is None or few.num_rows == more:
-            return KeyChoice(names, keys=keys.frame.distinct())
-        return choose_values(source, few)
-    return choose_values(source, keys.rows.select(list(names)))
+    names, local = source.schema.key, keys.in_memory
+    if local is not None:
+        return choose_values(source, local.select(list(names)))
+    columns, more = {name: source.schema.column(name).type for name in names}, LITERAL_KEYS + 1
+    frame = keys.to_spark(source.context.session)
+    few = collect_small(frame.limit(more), columns, more, most_rows=more)
+    if few is not None:
+        refuse_nulls(source.name, {name: few.column(name).null_count for name in names})
+    if few is None or few.num_rows == more:
+        return KeyChoice(names, keys=frame.distinct())
+    return choose_values(source, few)
 
 
 def choose_values(source: TableSource, values: pa.Table) -> KeyChoice:

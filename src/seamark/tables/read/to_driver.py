@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from seamark.spark.frames import arrow_rows
 from seamark.tables import small
-from seamark.tables.frames import quoted
+from seamark.tables.frame import quoted
 from seamark.tables.row_bytes import bytes_in_spark
 
 _BYTES = "its bytes"  # beside a row that was left where it is; no column of a table has a space in its name

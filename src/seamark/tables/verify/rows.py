@@ -17,7 +17,8 @@ from seamark.ledger import SetDataSchema
 from seamark.ledger.verify import Finding, StoredChain
 from seamark.spark.frames import arrow_rows, parquet_reader
 from seamark.tables.context import TableContext
-from seamark.tables.frames import as_it_stands, quoted
+from seamark.tables.frame import quoted
+from seamark.tables.frames import as_it_stands
 from seamark.tables.read.delta_log import DeltaLog
 from seamark.tables.read.rows import TableSource, base_exists, live_images, with_new_columns
 from seamark.tables.schema.table_schema import TableSchema

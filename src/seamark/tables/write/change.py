@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame
 from seamark.errors import NOTHING_WRITTEN, ComputeFailed
 from seamark.ledger import Op
 from seamark.spark.causes import SPARK_ERRORS, Fault, explained, fault_of
-from seamark.spark.frames import spark_frame
 from seamark.tables import small
-from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, bad_value
+from seamark.tables.frame import CheckedFrame, LocalFrame
+from seamark.tables.frames import bad_value
 from seamark.tables.read.rows import (
     EVERYTHING,
     KeyChoice,
@@ -27,7 +27,7 @@ from seamark.tables.read.rows import (
 )
 from seamark.tables.read.to_driver import collect_small
 from seamark.tables.schema.convert import misfit_in
-from seamark.tables.small import fits_on_driver, is_small
+from seamark.tables.small import fits_on_driver, small_rows
 from seamark.tables.write import compare, compare_local
 from seamark.tables.write.slices import OP
 from seamark.tables.write.stage import StagedChange, Target, refuse_doubled_key, stage_frame, stage_local, stage_nothing
@@ -61,9 +61,9 @@ Change: TypeAlias = LocalChange | FrameChange | NoRecords
 
 def append_change(source: TableSource, rows: CheckedFrame) -> Change:
     """All rows as new ones."""
-    if isinstance(rows, SparkFrame):
-        return FrameChange(compare.appended(source.schema, rows.frame))
-    return LocalChange(appended_rows(rows.rows)) if rows.rows.num_rows else NoRecords()
+    if (local := rows.in_memory) is None:
+        return FrameChange(compare.appended(source.schema, rows.to_spark(source.context.session)))
+    return LocalChange(appended_rows(local)) if local.num_rows else NoRecords()
 
 
 def appended_rows(rows: pa.Table) -> pa.Table:
@@ -74,13 +74,13 @@ def appended_rows(rows: pa.Table) -> pa.Table:
 
 def upsert_change(source: TableSource, rows: CheckedFrame, last: int | None) -> Change:
     """Rows that are new or differ from those that stood after the record `last`."""
-    if last is None or _has_no_rows(rows):
+    if last is None or rows.is_known_empty:
         return append_change(source, rows)
-    if is_small(rows):
-        known = _standing_rows(source, rows, last)
+    if (few := small_rows(rows)) is not None:
+        known = _standing_rows(source, few, last)
         if known is not None:
-            return LocalChange(compare_local.upserted(source.schema, rows.rows, known))
-    choice = choose_keys(source, rows) if isinstance(rows, LocalFrame) else EVERYTHING
+            return LocalChange(compare_local.upserted(source.schema, few, known))
+    choice = choose_keys(source, rows) if rows.in_memory is not None else EVERYTHING
     standing = read_rows(source, upto=last, choice=choice)
     return FrameChange(compare.upserted(source.schema, _to_spark(source, rows), standing))
 
@@ -89,36 +89,32 @@ def replace_change(source: TableSource, rows: CheckedFrame, last: int | None) ->
     """The same, and rows that stand and are not among the given ones."""
     if last is None:
         return append_change(source, rows)
-    if is_small(rows) and fits_on_driver(count_versions(source, upto=last)):
+    if (few := small_rows(rows)) is not None and fits_on_driver(count_versions(source, upto=last)):
         known = _standing_rows(source, None, last)
         if known is not None:
-            return LocalChange(compare_local.replaced(source.schema, rows.rows, known))
+            return LocalChange(compare_local.replaced(source.schema, few, known))
     standing = read_rows(source, upto=last)
-    if _has_no_rows(rows):
+    if rows.is_known_empty:
         return FrameChange(compare.retracted(source.schema, standing))
     return FrameChange(compare.replaced(source.schema, _to_spark(source, rows), standing))
 
 
 def delete_change(source: TableSource, keys: CheckedFrame, last: int | None) -> Change:
     """The rows with these keys, as retracted ones."""
-    if last is None or _has_no_rows(keys):
+    if last is None or keys.is_known_empty:
         return NoRecords()
-    if is_small(keys):
-        known = _standing_rows(source, keys, last)
+    if (few := small_rows(keys)) is not None:
+        known = _standing_rows(source, few, last)
         if known is not None:
             return LocalChange(compare_local.retracted(source.schema, known))
     standing = read_rows(source, upto=last, choice=checked_choice(source, keys))
     return FrameChange(compare.retracted(source.schema, standing))
 
 
-def _has_no_rows(rows: CheckedFrame) -> bool:
-    return isinstance(rows, LocalFrame) and rows.rows.num_rows == 0
-
-
-def _standing_rows(source: TableSource, keys: LocalFrame | None, last: int) -> compare_local.StandingRows | None:
+def _standing_rows(source: TableSource, keys: pa.Table | None, last: int) -> compare_local.StandingRows | None:
     """The rows with these keys, or all rows, on the driver, in one Spark job; None if they are too large for it."""
-    choice = EVERYTHING if keys is None else choose_keys(source, keys)
-    at_most = count_versions(source, upto=last, keys=None if keys is None else keys.rows.num_rows)
+    choice = EVERYTHING if keys is None else choose_keys(source, LocalFrame(keys))
+    at_most = count_versions(source, upto=last, keys=None if keys is None else keys.num_rows)
     columns = {"offset": pa.int64(), "op": pa.int32(), **{c.name: c.type for c in source.schema.columns}}
     hint = f"`seamark verify {source.name}` tells whether a file is missing or damaged."
     with spark_errors_explained(source, "read the rows that stand", hint):
@@ -129,9 +125,9 @@ def _standing_rows(source: TableSource, keys: LocalFrame | None, last: int) -> c
 
 
 def _to_spark(source: TableSource, rows: CheckedFrame) -> DataFrame:
-    if isinstance(rows, SparkFrame):
-        return compare.refuse_doubled(source.schema, rows.frame)
-    return spark_frame(source.context.session(), rows.rows, source.schema.spark())
+    frame = rows.to_spark(source.context.session, source.schema.spark())
+    # What is in memory has been looked through already.
+    return frame if rows.in_memory is not None else compare.refuse_doubled(source.schema, frame)
 
 
 def checked_choice(source: TableSource, keys: CheckedFrame) -> KeyChoice:

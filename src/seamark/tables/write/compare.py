@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from seamark.ledger import Op
 from seamark.spark.causes import mark, raised_text
-from seamark.tables.frames import quoted
+from seamark.tables.frame import quoted
 from seamark.tables.schema.convert import IN_UTC
 from seamark.tables.schema.table_schema import TableSchema
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from seamark.ledger import Op
+from seamark.tables.ordering import Key, ordered
 from seamark.tables.schema.table_schema import TableSchema
 from seamark.tables.write.slices import OP
-from seamark.tables.write.sorted_runs import Key, ordered
 
 
 @dataclass(frozen=True, slots=True)

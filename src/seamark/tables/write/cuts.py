@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from seamark.ledger import Op
+from seamark.tables.ordering import Key
 
 if TYPE_CHECKING:
     Numbers = np.ndarray[Any, np.dtype[np.integer[Any]]]
@@ -22,7 +23,6 @@ NO_LIMIT = 1 << 62
 BLOCK_ROWS = 500_000
 BLOCK_BYTES = 256 << 20  # a text column of an Arrow table ends at 2 GiB, and a task holds a few copies of its slice
 
-Key: TypeAlias = tuple[Any, ...]
 KeyAt: TypeAlias = Callable[[int], Key]
 """The key of record number n of a sorted run."""
 TotalBefore: TypeAlias = Callable[[int], int]

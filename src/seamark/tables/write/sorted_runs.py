@@ -7,22 +7,20 @@ is computed once, nothing is shuffled a second time, and the slices do not depen
 
 from __future__ import annotations
 
-import math
 import uuid
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from seamark.tables.ordering import Key, ordered
 from seamark.tables.row_bytes import bytes_of_rows
 from seamark.tables.schema.table_schema import TableSchema
 from seamark.tables.write.cuts import CutPlan, cut_in_order, cut_sorted
-from seamark.tables.write.cuts import Key as Key
 from seamark.tables.write.slices import OP, OpCounts
 
 # Beside the records of a run: the bytes of values up to and with each. No column of a table has a space in its name.
@@ -117,13 +115,6 @@ class RunReader:
         """Records `start` to `stop`, the latter not included."""
         records = pa.Table.from_batches(self._batches, self._file.schema).drop_columns([_VALUES_UPTO])
         return records.slice(start, stop - start)
-
-
-def ordered(value: Any) -> Any:
-    """A value in a form that compares as Spark compares it."""
-    if isinstance(value, float):  # NaN is the greatest number, and 0.0 and -0.0 are one
-        return (1, 0.0) if math.isnan(value) else (0, value + 0.0)
-    return value
 
 
 def read_stretches(stretches: Sequence[Stretch]) -> pa.Table:

@@ -15,7 +15,8 @@ from seamark.clock import from_millis, to_millis
 from seamark.errors import NOTHING_WRITTEN, DuplicateKey
 from seamark.spark.causes import OWN_TROUBLE
 from seamark.tables.context import TableContext
-from seamark.tables.frames import quoted, refuse_nulls
+from seamark.tables.frame import quoted
+from seamark.tables.frames import refuse_nulls
 from seamark.tables.row_bytes import bytes_of_rows
 from seamark.tables.schema.table_schema import TableSchema
 from seamark.tables.small import fits_on_driver

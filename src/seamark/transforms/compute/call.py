@@ -15,19 +15,19 @@ from pyspark.sql import functions as F
 
 from seamark.errors import BadOutput, BadValue, DuplicateKey, FrameMismatch, NullKey, SeamarkError, TableError
 from seamark.spark.causes import SPARK_ERRORS, mark, raised_text
-from seamark.spark.frames import arrow_rows, spark_frame
+from seamark.spark.frames import arrow_rows
 from seamark.steps.rows.fetch import OFFSET
-from seamark.steps.rows.keys import comparable
 from seamark.steps.rows.scope import AllKeys, KeyRange, KeyValues, Scope, filter_rows, held_rows, outside
 from seamark.steps.running.blame import KeyTrouble, blamed
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
-from seamark.tables.frames import CheckedFrame, LocalFrame, OtherKinds, SparkFrame, check_returned_frame, quoted
+from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame, quoted
+from seamark.tables.frames import OtherKinds, check_returned_frame
+from seamark.tables.ordering import comparable
 from seamark.tables.read.rows import TableSource, all_of
 from seamark.tables.schema.convert import IN_UTC
 from seamark.tables.write.change import appended_rows
 from seamark.tables.write.slices import doubled_among
-from seamark.tables.write.sorted_runs import Key
 from seamark.transforms.compute.gather import Gathered
 from seamark.transforms.compute.required import result_of_met
 from seamark.transforms.compute.returned import frames_returned, told_returned
@@ -87,10 +87,7 @@ def call_uncomputed(shape: Shape, function: Callable[..., Any], gathered: Gather
 
 def to_spark(source: TableSource, rows: CheckedFrame) -> DataFrame:
     """Rows as the function is given them: the table's columns and nothing else."""
-    if isinstance(rows, SparkFrame):
-        return rows.frame.drop(OFFSET)
-    plain = rows.rows.drop_columns([OFFSET]) if OFFSET in rows.rows.column_names else rows.rows
-    return spark_frame(source.context.session(), plain, source.schema.spark())
+    return rows.drop(OFFSET).to_spark(source.context.session, source.schema.spark())
 
 
 def as_outputs(shape: Shape, answer: Any) -> list[Any]:
@@ -132,9 +129,9 @@ def _computed(
         rows = stack.enter_context(computed(context, frame, arrow))
     except SPARK_ERRORS as error:
         raise blamed(error) from error
-    if isinstance(rows, SparkFrame):
-        return check_scope(shape, output, rows, scope)
-    return LocalFrame(check_rows(shape, output, rows.rows, scope))
+    if rows.in_memory is None:
+        return check_scope(shape, output, rows.to_spark(context.session), scope)
+    return LocalFrame(check_rows(shape, output, rows.in_memory, scope))
 
 
 def check_rows(shape: Shape, output: TableSource, rows: pa.Table, scope: Scope) -> pa.Table:
@@ -166,19 +163,18 @@ def refuse_unknown_keys(gathered: Gathered, output: TableSource, rows: CheckedFr
     Looked at where the rows are at hand; for large frames it would cost another join.
     """
     shape, columns = gathered.shape, list(gathered.shape.keys)
-    by_values = isinstance(gathered.scope, KeyValues)
-    if by_values or not columns or not shape.shares_all_keys or shape.looked_up or not isinstance(rows, LocalFrame):
+    given, local = isinstance(gathered.scope, KeyValues), rows.in_memory
+    if given or not columns or not shape.shares_all_keys or shape.looked_up or local is None:
         return
-    known: set[Key] = set()
-    for source, frame in zip(shape.inputs, gathered.frames, strict=True):
-        if isinstance(frame, SparkFrame) and not source.is_reference:
-            return
-        if isinstance(frame, LocalFrame) and not source.is_reference:
-            known.update(comparable(frame.rows.select(columns)))
-    found = comparable(rows.rows.select(columns))
-    foreign = [place for place, key in enumerate(found) if key not in known]
+    pairs = zip(shape.inputs, gathered.frames, strict=True)
+    plain = [frame.in_memory for source, frame in pairs if not source.is_reference]
+    tables = [table for table in plain if table is not None]
+    if len(tables) < len(plain):
+        return
+    known = {key for table in tables for key in comparable(table.select(columns))}
+    foreign = [place for place, key in enumerate(comparable(local.select(columns))) if key not in known]
     if foreign:
-        key = {name: rows.rows.column(name)[foreign[0]].as_py() for name in output.schema.key}
+        key = {name: local.column(name)[foreign[0]].as_py() for name in output.schema.key}
         raise _outside_error(shape, output, key, len(foreign))
 
 
@@ -198,36 +194,37 @@ def _outside_error(shape: Shape, output: TableSource, key: dict[str, Any], count
     )
 
 
-def check_scope(shape: Shape, output: TableSource, rows: SparkFrame, scope: Scope) -> SparkFrame:
+def check_scope(shape: Shape, output: TableSource, rows: DataFrame, scope: Scope) -> SparkFrame:
     """A large frame whose rows all belong to the scope; where inputs share only part of the keys, those that do."""
     if not scope.columns:
-        return rows
+        return SparkFrame(rows)
     if not shape.shares_all_keys:
         return _with_whole_keys(output, rows, scope)
-    foreign = arrow_rows(outside(scope, rows.frame, output).limit(1))
+    foreign = arrow_rows(outside(scope, rows, output).limit(1))
     if foreign.num_rows:
         key = {name: foreign.column(name)[0].as_py() for name in output.schema.key}
         raise _outside_error(shape, output, key, None)
-    return rows
+    return SparkFrame(rows)
 
 
 def asserted_scope(shape: Shape, output: TableSource, rows: CheckedFrame, scope: AllKeys | KeyRange) -> CheckedFrame:
     """A frame yet to be computed, in which Spark itself refuses a row that does not belong to the scope."""
-    if isinstance(rows, LocalFrame):
-        return LocalFrame(check_rows(shape, output, rows.rows, scope))
+    if rows.in_memory is not None:
+        return LocalFrame(check_rows(shape, output, rows.in_memory, scope))
+    frame = rows.to_spark(output.context.session)
     if not shape.shares_all_keys:
-        return _with_whole_keys(output, rows, scope)
+        return _with_whole_keys(output, frame, scope)
     if isinstance(scope, AllKeys):
         return rows
     key = F.to_json(F.struct(*[F.col(quoted(name)) for name in output.schema.key]), IN_UTC)
     refused = F.raise_error(F.concat(F.lit(FOREIGN_KEY), key)).cast("boolean")
-    return SparkFrame(rows.frame.where(F.when(scope.predicate(output), True).otherwise(refused)))
+    return SparkFrame(frame.where(F.when(scope.predicate(output), True).otherwise(refused)))
 
 
-def _with_whole_keys(output: TableSource, rows: SparkFrame, scope: Scope) -> SparkFrame:
+def _with_whole_keys(output: TableSource, rows: DataFrame, scope: Scope) -> SparkFrame:
     """The rows of a scope; a row of an outer join that found no partner has no key: it is nobody's row."""
     whole = all_of([F.col(quoted(name)).isNotNull() for name in output.schema.key])  # NaN is a value
-    return SparkFrame(scope.choice(output).of(rows.frame.where(whole)))
+    return SparkFrame(scope.choice(output).of(rows.where(whole)))
 
 
 def foreign_key_in(shape: Shape, error: BaseException) -> BadOutput | None:

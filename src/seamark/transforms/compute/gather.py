@@ -7,17 +7,16 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
 
 from seamark.ledger import Op
 from seamark.steps.rows.fetch import OFFSET, read_for
-from seamark.steps.rows.keys import comparable, distinct
-from seamark.steps.rows.scope import AllKeys, KeyValues, Scope, filter_rows
-from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
-from seamark.tables.read.rows import TableSource, all_of, read_images
+from seamark.steps.rows.scope import AllKeys, KeyValues, Scope, rows_within
+from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame, quoted
+from seamark.tables.ordering import comparable, distinct
+from seamark.tables.read.rows import TableSource, read_images
 from seamark.tables.schema.table_schema import Column as TableColumn
 from seamark.tables.schema.table_schema import TableSchema
-from seamark.transforms.compute.required import as_spark, needed_inputs, only_met, with_partner
+from seamark.transforms.compute.required import needed_inputs, only_met
 from seamark.transforms.declare.shape import Input, Shape
 from seamark.transforms.keys.select import fitting, with_keys
 
@@ -35,7 +34,7 @@ class Gathered:
     @property
     def are_local(self) -> bool:
         """Whether all of them are at hand."""
-        return all(isinstance(frame, LocalFrame) for frame in self.frames)
+        return all(frame.in_memory is not None for frame in self.frames)
 
     @property
     def holds_no_key(self) -> bool:
@@ -44,7 +43,7 @@ class Gathered:
             return not self.is_met
         pairs = zip(self.shape.inputs, self.frames, strict=True)
         own = [frame for source, frame in pairs if has_scope(self.shape, self.scope, source)]
-        return bool(own) and all(isinstance(f, LocalFrame) and f.rows.num_rows == 0 for f in own)
+        return bool(own) and all(frame.is_known_empty for frame in own)
 
     def narrowed(self, scope: Scope) -> Gathered:
         """The rows for a part of the scope: of a reference those that the part's own rows name.
@@ -57,15 +56,13 @@ class Gathered:
         for source, frame in zip(self.shape.inputs, self.frames, strict=True):
             if not has_scope(self.shape, scope, source) or source.is_reference:
                 frames.append(frame)
-            elif isinstance(frame, LocalFrame):
-                frames.append(LocalFrame(filter_rows(scope, frame.rows)))
             else:
-                frames.append(SparkFrame(scope.choice(source.source).of(frame.frame)))
+                frames.append(rows_within(scope, source.source, frame))
         primary = self.shape.inputs.index(self.shape.primary)
         if has_scope(self.shape, scope, self.shape.primary):
             for place, source in enumerate(self.shape.inputs):
                 if source.is_reference:
-                    frames[place] = _named_rows(frames[place], source, frames[primary], self.shape.primary)
+                    frames[place] = _named_rows(frames[place], source, frames[primary])
         left = dict(enumerate(frames))
         is_met = self.is_met and only_met(self.shape, left, needed_inputs(self.shape))
         return replace(self, scope=scope, frames=tuple(left.values()), is_met=is_met)
@@ -98,7 +95,8 @@ def gather(shape: Shape, scope: Scope, read: Mapping[str, int | None], known: Ma
         if source.is_reference:
             frames[place] = _reference_rows(shape, scope, source, frames[primary], read, known.get(source.table))
             if source.required:
-                frames[primary] = with_partner(source.source, frames[primary], frames[place], source.join_keys)
+                session = source.source.context.session
+                frames[primary] = frames[primary].semi_join(frames[place], source.join_keys, session, null_safe=False)
     if any(source.required for source in shape.references):  # they have left out rows of the primary, and so keys
         is_met = is_met and only_met(shape, frames, needed_inputs(shape))
     return Gathered(shape, scope, tuple(frames[place] for place in range(len(shape.inputs))), read, is_met)
@@ -130,9 +128,9 @@ def _rows_of_values(source: TableSource, values: pa.Table, upto: int | None, kno
     rows = live.rename_columns([OFFSET, *source.schema.names]).cast(_nothing(source).rows.schema)
     if missing.num_rows == 0 or upto is None:
         return LocalFrame(rows)
-    others = read_for(source, KeyValues(missing), upto)
-    if isinstance(others, LocalFrame):
-        return LocalFrame(pa.concat_tables([rows, others.rows]))
+    others = read_for(source, KeyValues(missing), upto).in_memory
+    if others is not None:
+        return LocalFrame(pa.concat_tables([rows, others]))
     return read_for(source, KeyValues(values), upto)
 
 
@@ -166,10 +164,10 @@ def _reference_rows(
     source, upto = reference.source, read[reference.table]
     if shape.looked_up and shape.home_reference(shape.looked_up[0]) is reference:
         return _home_rows(shape, scope, reference, primary, upto)
-    if isinstance(primary, SparkFrame):
+    if primary.in_memory is None:
         images = read_images(source, upto=upto).drop("event_time")
-        return SparkFrame(images.join(primary.frame, _same(images, primary.frame, reference.join_keys), "left_semi"))
-    values = named_values(primary.rows, reference.join_keys, source)
+        return _named_rows(SparkFrame(images), reference, primary)
+    values = named_values(primary.in_memory, reference.join_keys, source)
     if values.num_rows == 0 or upto is None:
         return _nothing(source)
     return _rows_of_values(source, values, upto, known)
@@ -183,22 +181,16 @@ def _home_rows(shape: Shape, scope: Scope, reference: Input, primary: CheckedFra
     images = read_images(reference.source, upto=upto).drop("event_time")
     if isinstance(scope, AllKeys):
         return SparkFrame(images)
-    rows = primary.frame if isinstance(primary, SparkFrame) else as_spark(shape.primary.source, primary)
-    named = images.join(rows, _same(images, rows, reference.join_keys), "left_semi")
+    named = _named_rows(SparkFrame(images), reference, primary).to_spark(shape.primary.source.context.session)
     if not set(scope.columns) <= set(reference.columns):
         return SparkFrame(named)
     return SparkFrame(named.unionByName(scope.choice(reference.source).of(images)).dropDuplicates([OFFSET]))
 
 
-def _named_rows(rows: CheckedFrame, reference: Input, by: CheckedFrame, primary: Input) -> CheckedFrame:
+def _named_rows(rows: CheckedFrame, reference: Input, by: CheckedFrame) -> CheckedFrame:
     """Those of a reference's rows that some rows of the primary name."""
-    if isinstance(rows, LocalFrame) and isinstance(by, LocalFrame):
-        values = named_values(by.rows, reference.join_keys, reference.source)
-        named = set(comparable(values))
-        kept = [key in named for key in comparable(rows.rows.select(values.column_names))]
-        return LocalFrame(rows.rows.filter(pa.array(kept, pa.bool_())))
-    mine, theirs = as_spark(primary.source, by), as_spark(reference.source, rows)
-    return SparkFrame(theirs.join(mine, _same(theirs, mine, reference.join_keys), "left_semi"))
+    theirs_first = [(theirs, mine) for mine, theirs in reference.join_keys]
+    return rows.semi_join(by, theirs_first, reference.source.context.session, null_safe=False)
 
 
 def named_values(rows: pa.Table, pairs: Sequence[tuple[str, str]], source: TableSource) -> pa.Table:
@@ -207,8 +199,3 @@ def named_values(rows: pa.Table, pairs: Sequence[tuple[str, str]], source: Table
     names = [theirs for _, theirs in pairs]
     table = pa.Table.from_arrays(arrays, names=names).drop_null()
     return fitting(distinct(table), {name: source.schema.column(name).type for name in names})
-
-
-def _same(one: DataFrame, other: DataFrame, pairs: Sequence[tuple[str, str]]) -> Column:
-    each = [one[quoted(theirs)] == other[quoted(mine)] for mine, theirs in pairs]
-    return all_of(each)

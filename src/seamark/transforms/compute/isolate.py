@@ -7,17 +7,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from seamark.spark.frames import arrow_rows
 from seamark.steps.rows.fetch import OFFSET
-from seamark.steps.rows.keys import comparable, distinct, key_texts
+from seamark.steps.rows.keys import key_texts
 from seamark.steps.rows.scope import KeyFrame, KeyRange, KeyValues, Scope
 from seamark.steps.running.blame import KeyTrouble, function_failed
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
-from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
+from seamark.tables.frame import CheckedFrame, quoted
+from seamark.tables.ordering import comparable, distinct
 from seamark.tables.read.rows import all_of, read_images
 from seamark.transforms.compute.call import Results
 from seamark.transforms.compute.gather import Gathered, has_scope
@@ -75,11 +74,8 @@ def _at_hand_or_in_files(gathered: Gathered, context: TableContext, stack: ExitS
         return gathered  # a part of the scope is read for itself
     frames: list[CheckedFrame] = []
     for source, frame in zip(gathered.shape.inputs, gathered.frames, strict=True):
-        if isinstance(frame, SparkFrame):
-            schema = pa.schema([pa.field(OFFSET, pa.int64()), *source.source.schema.arrow])
-            ordered = SparkFrame(frame.frame.select(*[quoted(name) for name in schema.names]))
-            frame = stack.enter_context(computed(context, ordered, schema))
-        frames.append(frame)
+        schema = pa.schema([pa.field(OFFSET, pa.int64()), *source.source.schema.arrow])
+        frames.append(stack.enter_context(computed(context, frame.select(schema.names), schema)))
     return replace(gathered, frames=tuple(frames))
 
 
@@ -95,10 +91,7 @@ def sorted_keys(gathered: Gathered) -> pa.Table:
     for source, frame in zip(shape.inputs, gathered.frames, strict=True):
         if not has_scope(shape, KeyRange(tuple(columns), None, None), source):
             continue
-        if isinstance(frame, LocalFrame):
-            pieces.append(frame.rows.select(columns))
-        else:
-            pieces.append(_distinct_in_spark(frame.frame, columns))
+        pieces.append(frame.select(columns).distinct().to_arrow())
     if not pieces:
         return pa.table({})
     types = pa.schema([pa.field(name, shape.key_types[name]) for name in columns])
@@ -118,10 +111,6 @@ def _looked_up_keys(gathered: Gathered) -> pa.Table:
         keys = keys.join(scope.frame, all_of(same), "left_semi")
     types = pa.schema([pa.field(name, shape.key_types[name]) for name in shape.keys])
     return arrow_rows(keys).select(list(shape.keys)).cast(types)
-
-
-def _distinct_in_spark(frame: DataFrame, columns: list[str]) -> pa.Table:
-    return arrow_rows(frame.select(*[F.col(quoted(name)) for name in columns]).distinct())
 
 
 def _sorted(keys: pa.Table) -> pa.Table:

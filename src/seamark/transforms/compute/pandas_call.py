@@ -15,14 +15,14 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from seamark.errors import BadOutput
 from seamark.spark.causes import OWN_TROUBLE
-from seamark.spark.frames import arrow_rows, spark_frame
+from seamark.spark.frames import arrow_rows
 from seamark.steps.rows.fetch import OFFSET
 from seamark.steps.rows.keys import key_texts
 from seamark.steps.rows.scope import KeyRange, Scope
 from seamark.steps.running.blame import KeyTrouble, function_failed
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
-from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
+from seamark.tables.frame import CheckedFrame, LocalFrame, Session, SparkFrame, quoted
 from seamark.tables.read.rows import TableSource, all_of
 from seamark.tables.schema.types import spark_type
 from seamark.transforms.compute.call import Results, check_rows, check_scope, refuse_unknown_keys
@@ -65,7 +65,8 @@ def compute_pandas(
     frame = _tagged(gathered, columns, keyed, context).mapInArrow(worker, _spark_schema(answer))
     # The worker catches what the function raises. What still fails is not the function's: no key is to blame for it.
     found = stack.enter_context(computed(context, SparkFrame(frame), answer))
-    _collect_failures(shape, held_failures(found, results, most_failed), columns, results, fail_fast=fail_fast)
+    wrong = held_failures(found, results, most_failed, context.session)
+    _collect_failures(shape, wrong, columns, results, fail_fast=fail_fast)
     for number, output in enumerate(shape.outputs):
         rows = _output_rows(shape, output, number, found, gathered.scope)
         rows = result_of_met(shape, gathered.frames, output, rows)
@@ -137,10 +138,8 @@ def _keyed_frames(gathered: Gathered, columns: Sequence[str]) -> list[DataFrame 
 
 def _in_spark(source: TableSource, rows: CheckedFrame) -> DataFrame:
     """Rows with their hidden column."""
-    if isinstance(rows, SparkFrame):
-        return rows.frame
     schema = StructType([StructField(OFFSET, LongType()), *source.schema.spark().fields])
-    return spark_frame(source.context.session(), rows.rows.select(schema.names), schema)
+    return rows.select(schema.names).to_spark(source.context.session, schema)
 
 
 def _named_by(
@@ -168,24 +167,23 @@ def _whole_inputs(
     for number, (source, rows) in enumerate(zip(gathered.shape.inputs, gathered.frames, strict=True)):
         if keyed[number] is not None:
             continue
-        frame: CheckedFrame = SparkFrame(rows.frame.drop(OFFSET)) if isinstance(rows, SparkFrame) else rows
-        kept = stack.enter_context(computed(context, frame, source.source.schema.arrow))
-        if isinstance(kept, LocalFrame):
+        kept = stack.enter_context(computed(context, rows.drop(OFFSET), source.source.schema.arrow))
+        if kept.in_memory is not None:
             names = list(source.source.schema.names)
-            whole.append(WholeInput(number, kept.rows.select(names)))
+            whole.append(WholeInput(number, kept.in_memory.select(names)))
         else:
-            whole.append(WholeInput(number, None, tuple(kept.frame.inputFiles())))
+            whole.append(WholeInput(number, None, tuple(kept.to_spark(context.session).inputFiles())))
     return tuple(whole)
 
 
 # --- rows and errors out ----------------------------------------------------------------------------------------------
 
 
-def held_failures(found: CheckedFrame, results: Results, most: int) -> pa.Table:
+def held_failures(found: CheckedFrame, results: Results, most: int, session: Session) -> pa.Table:
     """The lines about failed keys, what stops the step first; of too many only the first."""
-    if isinstance(found, LocalFrame):
-        return found.rows.filter(found.rows.column(ERROR).is_valid())
-    lines = found.frame.where(F.col(quoted(ERROR)).isNotNull())
+    if found.in_memory is not None:
+        return found.in_memory.filter(found.in_memory.column(ERROR).is_valid())
+    lines = found.to_spark(session).where(F.col(quoted(ERROR)).isNotNull())
     wrong = arrow_rows(lines.orderBy(F.col(quoted(FATAL)).desc()).limit(most + 1))
     if wrong.num_rows > most:
         results.further = lines.count() - wrong.num_rows
@@ -212,12 +210,13 @@ def _collect_failures(
 
 def _output_rows(shape: Shape, output: TableSource, number: int, found: CheckedFrame, scope: Scope) -> CheckedFrame:
     names, place = output.schema.names, f"out {number}"
-    if isinstance(found, SparkFrame):
-        rows = found.frame.where(F.col(quoted(NUMBER)) == number)
+    local = found.in_memory
+    if local is None:
+        rows = found.to_spark(output.context.session).where(F.col(quoted(NUMBER)) == number)
         own = rows.select(*[F.col(f"{quoted(place)}.{quoted(name)}").alias(name) for name in names])
-        return check_scope(shape, output, SparkFrame(own), scope)
-    told = found.rows.column(NUMBER).to_pylist()
-    structs = found.rows.filter(pa.array([n == number for n in told], pa.bool_())).column(place).combine_chunks()
+        return check_scope(shape, output, own, scope)
+    told = local.column(NUMBER).to_pylist()
+    structs = local.filter(pa.array([n == number for n in told], pa.bool_())).column(place).combine_chunks()
     arrow = pa.schema([field.with_nullable(True) for field in output.schema.arrow])
     rows_at_hand = pa.Table.from_arrays(structs.flatten(), names=list(names)).cast(arrow)
     return LocalFrame(check_rows(shape, output, rows_at_hand, scope))

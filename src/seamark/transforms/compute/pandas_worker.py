@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 
 from seamark.errors import BadValue, FrameMismatch, TableError
 from seamark.spark.causes import OwnTrouble, is_of_the_machine
-from seamark.steps.rows.keys import comparable
 from seamark.steps.rows.pandas_rows import to_pandas
-from seamark.tables.frames import LocalFrame, OtherKinds, check_returned_frame
+from seamark.tables.frames import OtherKinds, check_returned_frame
+from seamark.tables.ordering import comparable
 from seamark.tables.schema.table_schema import TableSchema
 from seamark.texts import storable, words_of
 from seamark.transforms.compute.returned import frames_returned, told_returned
@@ -136,9 +136,9 @@ class Worker:
             raise FrameMismatch(f"the function returned {told_returned(answer)} for {len(self.outputs)} output(s).")
         for number, ((name, schema), frame) in enumerate(zip(self.outputs, given, strict=True)):
             checked = check_returned_frame(name, schema, frame, with_nulls=self.may_lack_keys)
-            if not isinstance(checked, LocalFrame):
+            if checked.in_memory is None:
                 raise FrameMismatch(f"table '{name}' was given a Spark frame by a function for pandas.")
-            for rows in checked.rows.to_batches():
+            for rows in checked.in_memory.to_batches():
                 if rows.num_rows:
                     yield self._answer(rows.num_rows, {NUMBER: _repeat(number, rows), f"out {number}": _structs(rows)})
 

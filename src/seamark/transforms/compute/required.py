@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
-from seamark.spark.frames import spark_frame
-from seamark.steps.rows.keys import comparable
-from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
-from seamark.tables.read.rows import TableSource, all_of
+from seamark.tables.frame import CheckedFrame, by_name
+from seamark.tables.read.rows import TableSource
 from seamark.transforms.declare.shape import Input, Shape
 
 Frames = dict[int, CheckedFrame]  # by the number of the input
@@ -37,11 +31,11 @@ def _leave_out(shape: Shape, frames: Frames, needed: Input) -> bool:
     shared = {place: needed.part_of(shape.inputs[place].part_of(shape.keys)) for place in others}
     # What the others share with it falls away by itself where it is empty: whether it is need not be asked of Spark.
     must_ask = not shape.keys or any(not columns for columns in shared.values())
-    if _is_empty(rows) if must_ask else isinstance(rows, LocalFrame) and rows.rows.num_rows == 0:
+    if rows.is_empty() if must_ask else rows.is_known_empty:
         return False
     for place, columns in shared.items():
         if columns:
-            frames[place] = _with_keys_of(shape.inputs[place].source, frames[place], rows, columns)
+            frames[place] = frames[place].semi_join(rows, by_name(columns), needed.source.context.session)
     return True
 
 
@@ -58,41 +52,6 @@ def result_of_met(
     for source in needed_inputs(shape):
         columns = source.part_of(shape.keys)
         if columns:
-            result = _with_keys_of(output, result, frames[shape.inputs.index(source)], columns)
+            needed = frames[shape.inputs.index(source)]
+            result = result.semi_join(needed, by_name(columns), output.context.session)
     return result
-
-
-def _is_empty(rows: CheckedFrame) -> bool:
-    return rows.rows.num_rows == 0 if isinstance(rows, LocalFrame) else rows.frame.isEmpty()
-
-
-def _with_keys_of(
-    source: TableSource, rows: CheckedFrame, needed: CheckedFrame, columns: Sequence[str]
-) -> CheckedFrame:
-    """The rows whose values in some columns the needed rows have, too."""
-    if isinstance(rows, LocalFrame) and isinstance(needed, LocalFrame):
-        there = set(comparable(needed.rows.select(list(columns))))
-        kept = [key in there for key in comparable(rows.rows.select(list(columns)))]
-        return LocalFrame(rows.rows.filter(pa.array(kept, pa.bool_())))
-    one, two = as_spark(source, rows), as_spark(source, needed)
-    keys = two.select(*[F.col(quoted(name)).alias(f"its {name}") for name in columns])
-    same = [one[quoted(name)].eqNullSafe(keys[quoted(f"its {name}")]) for name in columns]
-    return SparkFrame(one.join(keys, all_of(same), "left_semi"))
-
-
-def with_partner(
-    source: TableSource, rows: CheckedFrame, partners: CheckedFrame, pairs: Sequence[tuple[str, str]]
-) -> CheckedFrame:
-    """Rows of the primary that a reference has a row for."""
-    if isinstance(rows, LocalFrame) and isinstance(partners, LocalFrame):
-        there = set(comparable(partners.rows.select([theirs for _, theirs in pairs])))
-        mine = comparable(rows.rows.select([name for name, _ in pairs]))
-        return LocalFrame(rows.rows.filter(pa.array([key in there for key in mine], pa.bool_())))
-    frame, other = as_spark(source, rows), as_spark(source, partners)
-    same = [frame[quoted(mine)] == other[quoted(theirs)] for mine, theirs in pairs]
-    return SparkFrame(frame.join(other, all_of(same), "left_semi"))
-
-
-def as_spark(source: TableSource, rows: CheckedFrame) -> DataFrame:
-    """Rows as a Spark frame, wherever they are."""
-    return rows.frame if isinstance(rows, SparkFrame) else spark_frame(source.context.session(), rows.rows)

@@ -13,10 +13,10 @@ from pyspark.sql import functions as F
 from seamark.control import CoveredKey
 from seamark.errors import BadValue, UnknownColumn, did_you_mean
 from seamark.spark.frames import spark_frame
-from seamark.steps.rows.keys import comparable, key_texts, keys_of
+from seamark.steps.rows.keys import key_texts, keys_of
 from seamark.steps.standing.own_rows import rows_under
 from seamark.tables.context import TableContext
-from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
+from seamark.tables.frame import CheckedFrame, LocalFrame, Session, SparkFrame, by_name, quoted
 from seamark.tables.read.rows import TableSource, all_of, read_images, typed_literal
 from seamark.tables.schema.convert import ValueDoesNotFit, convert_array
 from seamark.tables.schema.types import spark_name
@@ -81,16 +81,17 @@ def without_covered(found: Sequence[Found], covered: Sequence[CoveredKey], shape
 
 
 def _without_covered(entry: Found, read_at: Mapping[str, Mapping[str, int]], shape: Shape) -> Found:
-    if isinstance(entry.keys, LocalFrame):
-        rows = entry.keys.rows
+    rows = entry.keys.in_memory
+    if rows is not None:
         texts, last = key_texts(rows.select(list(entry.columns))), rows.column(LAST).to_pylist()
         kept = [read_at.get(t, {}).get(entry.table, -1) < offset for t, offset in zip(texts, last, strict=True)]
         return Found(entry.table, entry.columns, LocalFrame(rows.filter(pa.array(kept, pa.bool_()))))
     texts = list(read_at)
     known = keys_of(texts, entry.columns, shape.key_types).rename_columns([f"its {name}" for name in entry.columns])
     offsets = pa.array([read_at[text].get(entry.table, -1) for text in texts], pa.int64())
-    done = spark_frame(entry.keys.frame.sparkSession, known.append_column("its record", offsets))
-    frame = entry.keys.frame
+    session = shape.primary.source.context.session
+    done = spark_frame(session(), known.append_column("its record", offsets))
+    frame = entry.keys.to_spark(session)
     same = [frame[quoted(name)].eqNullSafe(done[quoted(f"its {name}")]) for name in entry.columns]
     far_enough = done["`its record`"] >= frame[LAST]
     return Found(
@@ -113,18 +114,13 @@ def without_processed(
     there = there.select(*[F.col(quoted(name)).alias(f"its {name}") for name in shape.keys])
     left = []
     for entry in found:
-        keys = unprocessed(shape, in_spark(keys_table.context, entry.keys), entry.table, standing)
+        keys = unprocessed(shape, entry.keys.to_spark(keys_table.context.session), entry.table, standing)
         same = [keys[quoted(name)].eqNullSafe(there[quoted(f"its {name}")]) for name in shape.keys]
         after = backlog.before[entry.table]
         waits = keys[LAST] > (-1 if after is None else after)
         kept = keys.join(there, all_of(same), "left_semi").unionByName(keys.where(waits))
         left.append(Found(entry.table, entry.columns, SparkFrame(kept.distinct())))
     return left
-
-
-def in_spark(context: TableContext, keys: CheckedFrame) -> DataFrame:
-    """Keys as a Spark frame."""
-    return keys.frame if isinstance(keys, SparkFrame) else spark_frame(context.session(), keys.rows)
 
 
 # --- what a run is to take of them ------------------------------------------------------------------------------------
@@ -151,20 +147,22 @@ def filter_values(shape: Shape, filters: Mapping[str, Any]) -> pa.Table:
     return pa.Table.from_arrays(arrays, names=list(filters))
 
 
-def narrowed(keys: CheckedFrame, wanted: pa.Table) -> CheckedFrame:
+def narrowed(keys: CheckedFrame, wanted: pa.Table, session: Session) -> CheckedFrame:
     """The keys that have a filter's values."""
     if not wanted.column_names:
         return keys
-    if isinstance(keys, LocalFrame):
-        value = comparable(wanted)[0]
-        kept = [key == value for key in comparable(keys.rows.select(wanted.column_names))]
-        return LocalFrame(keys.rows.filter(pa.array(kept, pa.bool_())))
-    return SparkFrame(keys.frame.where(_has_values(wanted)))
+    if keys.in_memory is not None:
+        return keys.semi_join(LocalFrame(wanted), by_name(wanted.column_names), session)
+    return SparkFrame(keys.to_spark(session).where(_has_values(wanted)))
 
 
-def outside(keys: DataFrame, wanted: pa.Table) -> DataFrame:
-    """The keys, in Spark, that do not have a filter's values."""
-    return keys.where(~_has_values(wanted))
+def leaves_out_keys(keys: CheckedFrame, wanted: pa.Table, session: Session) -> bool:
+    """Whether some of the keys do not have a filter's values."""
+    if not wanted.column_names:
+        return False
+    if keys.in_memory is not None:
+        return narrowed(keys, wanted, session).count() < keys.count()
+    return not keys.to_spark(session).where(~_has_values(wanted)).isEmpty()
 
 
 def _has_values(wanted: pa.Table) -> Column:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-import pyarrow as pa
-from pyspark.sql import functions as F
-
-from seamark.spark.frames import spark_frame
-from seamark.steps.rows.keys import distinct
 from seamark.steps.rows.scope import AllKeys, KeyFrame, KeyValues
-from seamark.tables.frames import LocalFrame, SparkFrame, quoted
+from seamark.tables.frame import CheckedFrame, Session, union_of
 from seamark.tables.read.rows import TableSource, count_records, newest_base
 from seamark.transforms.compute.gather import Gathered
 from seamark.transforms.declare.shape import Shape
@@ -63,27 +58,14 @@ def _count(gathered: Gathered) -> int:
             continue
         parts.append((columns, frame))
     widest = max((len(columns) for columns, _ in parts), default=0)
-    counts = [
-        _distinct(columns, [f for c, f in parts if c == columns]) for columns, _ in parts if len(columns) == widest
-    ]
-    groups = [_distinct(shape.group, [f for c, f in parts if set(shape.group) <= set(c)])] if shape.group else []
-    return max([*counts, *groups], default=0)
+    session = shape.primary.source.context.session
+    kinds = {columns: [f for c, f in parts if c == columns] for columns, _ in parts if len(columns) == widest}
+    counts = [_distinct(columns, frames, session) for columns, frames in kinds.items()]
+    if shape.group:
+        counts.append(_distinct(shape.group, [f for c, f in parts if set(shape.group) <= set(c)], session))
+    return max(counts, default=0)
 
 
-def _nullable(rows: pa.Table) -> pa.Table:
-    """Rows whose columns may be NULL: one table's key is another's column that may be."""
-    return rows.cast(pa.schema([field.with_nullable(True) for field in rows.schema]))
-
-
-def _distinct(columns: tuple[str, ...], frames: list[LocalFrame | SparkFrame]) -> int:
-    names = list(columns)
-    if all(isinstance(frame, LocalFrame) for frame in frames):
-        tables = [_nullable(frame.rows.select(names)) for frame in frames if isinstance(frame, LocalFrame)]
-        return distinct(pa.concat_tables(tables)).num_rows if tables else 0
-    session = next(frame.frame.sparkSession for frame in frames if isinstance(frame, SparkFrame))
-    union = None
-    for frame in frames:
-        one = frame.frame if isinstance(frame, SparkFrame) else spark_frame(session, frame.rows.select(names))
-        one = one.select(*[F.col(quoted(name)) for name in names])
-        union = one if union is None else union.unionByName(one)
-    return union.distinct().count() if union is not None else 0
+def _distinct(columns: Sequence[str], frames: Sequence[CheckedFrame], session: Session) -> int:
+    """How many different values some frames have in these columns."""
+    return union_of([frame.select(columns) for frame in frames], session).distinct().count() if frames else 0

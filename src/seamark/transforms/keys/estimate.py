@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from seamark.steps.rows.keys import comparable
 from seamark.steps.running.run_config import RunConfig
 from seamark.steps.standing.moves import Mode
 from seamark.steps.standing.pins import Pending
 from seamark.tables.context import TableContext
-from seamark.tables.frames import LocalFrame
+from seamark.tables.ordering import comparable
 from seamark.tables.read.local_slices import read_small
 from seamark.tables.read.row_counts import count_rows
 from seamark.tables.read.rows import newest_base
@@ -45,7 +44,7 @@ def estimate_keys(context: TableContext, backlog: Backlog, mode: Mode) -> KeyEst
     waiting = [entry for entry in backlog.pending if entry.records > 0]
     if _are_counted_at_once(shape, backlog, waiting):
         found = waiting_keys(context, backlog)
-        if all(isinstance(entry.keys, LocalFrame) for entry in found):
+        if all(entry.keys.in_memory is not None for entry in found):
             return KeyEstimate(changed_idx_count(context, backlog, RunConfig()), is_exact=True)
     if shape.shares_all_keys and not any(_is_joined(shape, entry.table) for entry in waiting):
         return KeyEstimate(due + sum(entry.records for entry in waiting))

@@ -13,9 +13,11 @@ from seamark.errors import FrameMismatch
 from seamark.spark.frames import arrow_rows
 from seamark.steps.rows.changelist import ChangeList
 from seamark.steps.rows.fetch import OFFSET
-from seamark.steps.rows.keys import columns_of, distinct, key_texts
+from seamark.steps.rows.keys import columns_of, key_texts
 from seamark.steps.rows.scope import KeyFrame, KeyValues, Scope
-from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, check_frame, quoted
+from seamark.tables.frame import CheckedFrame, LocalFrame, Session, SparkFrame, quoted
+from seamark.tables.frames import check_frame
+from seamark.tables.ordering import distinct
 from seamark.tables.read.rows import KeyChoice, TableSource, choose_values, read_images
 from seamark.tables.schema.table_schema import Column, TableSchema
 from seamark.transforms.backlog import Backlog
@@ -30,10 +32,7 @@ def key_rows(shape: Shape, keys: Any) -> pa.Table:
     columns = _columns_given(shape, keys)
     schema = TableSchema(tuple(Column(name, shape.key_types[name], True) for name in columns), columns)
     checked = check_frame(f"keys of {shape.step}", schema, keys, only_key=True)
-    if isinstance(checked, SparkFrame):
-        arrow = pa.schema([pa.field(name, shape.key_types[name]) for name in columns])
-        return arrow_rows(checked.frame).cast(arrow)
-    return checked.rows
+    return checked.to_arrow(pa.schema([pa.field(name, shape.key_types[name]) for name in columns]))
 
 
 def _columns_given(shape: Shape, keys: Any) -> tuple[str, ...]:
@@ -116,7 +115,7 @@ def _rows_given(shape: Shape, source: Input, given: Any, backlog: Backlog) -> Ch
     names = _names(given)
     if set(needed) <= set(names):
         schema = TableSchema(tuple(Column(n, source.source.schema.column(n).type, True) for n in needed), tuple(needed))
-        return _numbered(check_frame(source.table, schema, given, only_key=True))
+        return _numbered(check_frame(source.table, schema, given, only_key=True), source.source.context.session)
     keys = check_frame(source.table, source.source.schema, given, only_key=True)
     choice = _choice(source.source, keys)
     both = read_images(source.source, upto=backlog.read[source.table], choice=choice)
@@ -154,13 +153,14 @@ def _has_rows(given: Any) -> bool:
     return len(given) > 0
 
 
-def _numbered(rows: CheckedFrame) -> CheckedFrame:
-    if isinstance(rows, SparkFrame):
-        return SparkFrame(rows.frame.withColumn(LAST, F.lit(0).cast("long")))
-    return LocalFrame(rows.rows.append_column(LAST, pa.repeat(pa.scalar(0, pa.int64()), rows.rows.num_rows)))
+def _numbered(rows: CheckedFrame, session: Session) -> CheckedFrame:
+    local = rows.in_memory
+    if local is not None:
+        return LocalFrame(local.append_column(LAST, pa.repeat(pa.scalar(0, pa.int64()), local.num_rows)))
+    return SparkFrame(rows.to_spark(session).withColumn(LAST, F.lit(0).cast("long")))
 
 
 def _choice(source: TableSource, keys: CheckedFrame) -> KeyChoice:
-    if isinstance(keys, LocalFrame):
-        return choose_values(source, keys.rows)
-    return KeyChoice(source.schema.key, keys=keys.frame.distinct())
+    if keys.in_memory is not None:
+        return choose_values(source, keys.in_memory)
+    return KeyChoice(source.schema.key, keys=keys.to_spark(source.context.session).distinct())

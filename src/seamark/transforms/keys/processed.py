@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from seamark.ledger import SetTransform
 from seamark.steps.definition.definition import Definition, from_chain
 from seamark.steps.rows.fetch import OFFSET
-from seamark.tables.frames import quoted
+from seamark.tables.frame import quoted
 from seamark.tables.read.rows import TableSource, read_images
 
 

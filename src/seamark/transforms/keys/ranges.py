@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from seamark.spark.frames import arrow_rows
 from seamark.steps.rows.keys import key_texts, value_from_json
 from seamark.steps.rows.scope import AllKeys, KeyRange, cut_into_ranges
-from seamark.tables.frames import quoted
+from seamark.tables.frame import quoted
 from seamark.tables.read.rows import count_versions, read_images
 from seamark.tables.read.to_driver import collect_small
 from seamark.tables.small import fits_on_driver

@@ -9,15 +9,14 @@ from functools import reduce
 from typing import TypeAlias
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from seamark.control import BlockEntry
-from seamark.spark.frames import spark_frame
 from seamark.steps.rows.fetch import read_for, read_interval
-from seamark.steps.rows.keys import comparable, distinct
 from seamark.steps.rows.scope import KeyValues
-from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
+from seamark.tables.frame import CheckedFrame, LocalFrame, Session, SparkFrame, quoted, union_of
+from seamark.tables.ordering import comparable
 from seamark.tables.read.rows import (
     TableSource,
     all_of,
@@ -59,9 +58,7 @@ class GivenRows:
 
     def images(self, source: TableSource, columns: Sequence[str]) -> CheckedFrame:
         """Some columns of the rows."""
-        if isinstance(self.rows, LocalFrame):
-            return LocalFrame(self.rows.rows.select([LAST, *columns]))
-        return SparkFrame(self.rows.frame.select(LAST, *[quoted(name) for name in columns]))
+        return self.rows.select([LAST, *columns])
 
 
 Changes: TypeAlias = ChangedBlocks | GivenRows
@@ -93,25 +90,37 @@ def changed_keys(
 def _by_own_columns(shape: Shape, source: Input, change: Changes) -> Found:
     """The keys in both images of each change: the old one names a key that the row may have left."""
     columns = shape.group_of(source)
-    return Found(change.table, columns, _grouped(change.images(source.source, columns), columns))
+    return Found(
+        change.table, columns, _grouped(change.images(source.source, columns), columns, source.source.context.session)
+    )
 
 
-def _grouped(records: CheckedFrame, columns: Sequence[str]) -> CheckedFrame:
+def _grouped(records: CheckedFrame, columns: Sequence[str], session: Session) -> CheckedFrame:
+    """Each key once, with the first and the last record that speak for it."""
+    rows = records.in_memory
+    return (
+        LocalFrame(_grouped_rows(rows, columns))
+        if rows is not None
+        else SparkFrame(_grouped_frame(records, columns, session))
+    )
+
+
+def _grouped_frame(records: CheckedFrame, columns: Sequence[str], session: Session) -> DataFrame:
+    frame, first = records.to_spark(session), FIRST if FIRST in records.names else LAST
+    return frame.groupBy(*map(quoted, columns)).agg(F.min(first).alias(FIRST), F.max(LAST).alias(LAST))
+
+
+def _grouped_rows(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
     names = list(columns)
-    if isinstance(records, SparkFrame):
-        by = [quoted(name) for name in names]
-        first = FIRST if FIRST in records.frame.columns else LAST
-        return SparkFrame(records.frame.groupBy(*by).agg(F.min(first).alias(FIRST), F.max(LAST).alias(LAST)))
-    rows = records.rows
     if FIRST not in rows.column_names:
         rows = rows.append_column(FIRST, rows.column(LAST))
     if not names:
-        return LocalFrame(rows.select([FIRST, LAST]).sort_by([(LAST, "descending")]).slice(0, 1))
+        return rows.select([FIRST, LAST]).sort_by([(LAST, "descending")]).slice(0, 1)
     # Arrow names what it makes after what it is made of, and that may be the name of a column, too: so by numbers.
     numbered = rows.select([*names, FIRST, LAST]).rename_columns([str(place) for place in range(len(names) + 2)])
     *keys, first, last = numbered.column_names
     grouped = numbered.group_by(keys).aggregate([(first, "min"), (last, "max")])
-    return LocalFrame(grouped.select([*keys, f"{first}_min", f"{last}_max"]).rename_columns([*names, FIRST, LAST]))
+    return grouped.select([*keys, f"{first}_min", f"{last}_max"]).rename_columns([*names, FIRST, LAST])
 
 
 # --- a reference ------------------------------------------------------------------------------------------------------
@@ -121,18 +130,18 @@ def _by_reverse_join(shape: Shape, reference: Input, change: Changes, read: Mapp
     """From the changed reference values back to the primary's rows that name them, all of them however old."""
     columns, primary = shape.group_of(shape.primary), shape.primary
     values = _reference_values(shape, reference, change)
-    upto = read[primary.table]
-    if isinstance(values, LocalFrame) and values.rows.num_rows == 0:
+    upto, session = read[primary.table], primary.source.context.session
+    if values.is_known_empty:
         return Found(change.table, columns, LocalFrame(_no_keys(shape, columns)))
-    if isinstance(values, LocalFrame):
-        mine = values.rows.drop_columns([FIRST, LAST])
-        rows = read_for(primary.source, KeyValues(mine), upto, columns)
-        if isinstance(rows, LocalFrame):
-            return Found(change.table, columns, LocalFrame(_joined_at_hand(columns, rows.rows, values.rows)))
-        spoken = spark_frame(primary.source.context.session(), values.rows)
-        return Found(change.table, columns, SparkFrame(_joined(columns, rows.frame, F.broadcast(spoken))))
-    rows_frame = read_images(primary.source, upto=upto)
-    return Found(change.table, columns, SparkFrame(_joined(columns, rows_frame, values.frame)))
+    few = values.in_memory
+    if few is None:
+        rows_frame = read_images(primary.source, upto=upto)
+        return Found(change.table, columns, SparkFrame(_joined(columns, rows_frame, values.to_spark(session))))
+    rows = read_for(primary.source, KeyValues(few.drop_columns([FIRST, LAST])), upto, columns)
+    if rows.in_memory is not None:
+        return Found(change.table, columns, LocalFrame(_joined_at_hand(columns, rows.in_memory, few)))
+    spoken = F.broadcast(values.to_spark(session))
+    return Found(change.table, columns, SparkFrame(_joined(columns, rows.to_spark(session), spoken)))
 
 
 def _reference_values(shape: Shape, reference: Input, change: Changes) -> CheckedFrame:
@@ -140,12 +149,13 @@ def _reference_values(shape: Shape, reference: Input, change: Changes) -> Checke
     theirs = [name for _, name in reference.join_keys]
     mine = [name for name, _ in reference.join_keys]
     types = [shape.primary.source.schema.column(name).type for name in mine]
-    grouped = _grouped(change.images(reference.source, _once(theirs)), _once(theirs))
-    if isinstance(grouped, SparkFrame):
+    session = reference.source.context.session
+    grouped = _grouped(change.images(reference.source, _once(theirs)), _once(theirs), session)
+    if grouped.in_memory is None:
         picked = [F.col(quoted(t)).alias(m) for m, t in zip(mine, theirs, strict=True)]
         whole = all_of([F.col(quoted(name)).isNotNull() for name in mine])  # NaN is a value
-        return SparkFrame(grouped.frame.select(*picked, FIRST, LAST).where(whole))
-    columns = [grouped.rows.column(name) for name in [*theirs, FIRST, LAST]]
+        return SparkFrame(grouped.to_spark(session).select(*picked, FIRST, LAST).where(whole))
+    columns = [grouped.in_memory.column(name) for name in [*theirs, FIRST, LAST]]
     table = pa.Table.from_arrays(columns, names=[*mine, FIRST, LAST])
     return LocalFrame(fitting(table.drop_null(), dict(zip(mine, types, strict=True))))
 
@@ -190,9 +200,7 @@ def _joined_at_hand(columns: Sequence[str], rows: pa.Table, values: pa.Table) ->
     keys = rows.select(list(columns))
     for name in (FIRST, LAST):
         keys = keys.append_column(name, values.column(name).take(mine))
-    spoken = _grouped(LocalFrame(keys), columns)
-    assert isinstance(spoken, LocalFrame)
-    return spoken.rows
+    return _grouped_rows(keys, columns)
 
 
 def _joined(columns: Sequence[str], rows: DataFrame, values: DataFrame) -> DataFrame:
@@ -234,13 +242,11 @@ def _through_references(
         yield _by_own_columns(shape, source, change)
         return
     keys = reduce(DataFrame.unionByName, frames)
-    yield Found(change.table, shape.keys, _grouped(SparkFrame(keys), shape.keys))
+    yield Found(change.table, shape.keys, _grouped(SparkFrame(keys), shape.keys, source.source.context.session))
 
 
 def _images(source: Input, change: Changes, columns: Sequence[str]) -> DataFrame:
-    found = change.images(source.source, columns)
-    session = source.source.context.session()
-    return found.frame if isinstance(found, SparkFrame) else spark_frame(session, found.rows)
+    return change.images(source.source, columns).to_spark(source.source.context.session)
 
 
 def _key_columns(shape: Shape) -> list[str]:
@@ -294,26 +300,9 @@ def _with_keys(shape: Shape, primary_rows: DataFrame, rows_of: Callable[[Input],
 # --- several of them --------------------------------------------------------------------------------------------------
 
 
-def joined_keys(found: Sequence[Found], session: Callable[[], SparkSession]) -> CheckedFrame:
+def joined_keys(found: Sequence[Found], session: Session) -> CheckedFrame:
     """The keys of several findings with the same columns, each once, without offsets."""
-    columns = list(found[0].columns)
-    if all(isinstance(entry.keys, LocalFrame) for entry in found):
-        tables = [entry.keys.rows.select(columns) for entry in found if isinstance(entry.keys, LocalFrame)]
-        if not columns:  # one global key; pyarrow loses the number of rows where it joins tables without columns
-            return LocalFrame(next((table.slice(0, 1) for table in tables if table.num_rows), tables[0]))
-        if not columns:  # joining tables without columns would lose their rows
-            return LocalFrame(max(tables, key=lambda table: table.num_rows).slice(0, 1))
-        # whether a column may hold NULL is not the same in every table, and does not matter here
-        schema = pa.schema([field.with_nullable(True) for field in tables[0].schema])
-        return LocalFrame(distinct(pa.concat_tables([table.cast(schema) for table in tables])))
-    frames = [_keys_in_spark(entry, columns, session) for entry in found]
-    return SparkFrame(reduce(DataFrame.unionByName, frames).distinct())
-
-
-def _keys_in_spark(entry: Found, columns: Sequence[str], session: Callable[[], SparkSession]) -> DataFrame:
-    if isinstance(entry.keys, SparkFrame):
-        return entry.keys.frame.select(*[quoted(name) for name in columns])
-    return spark_frame(session(), entry.keys.rows.select(list(columns)))
+    return union_of([entry.keys.select(entry.columns) for entry in found], session).distinct()
 
 
 def no_keys(shape: Shape) -> KeyValues:

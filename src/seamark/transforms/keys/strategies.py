@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import reduce
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from seamark.control import CoveredKey, FailedKey
 from seamark.spark.frames import spark_frame
 from seamark.steps.past.checkpoint import RangeMark, ReadAt
 from seamark.steps.rows.fetch import small_last_images
-from seamark.steps.rows.keys import columns_of, comparable, distinct, keys_of, plain, value_from_json
+from seamark.steps.rows.keys import columns_of, keys_of, plain, value_from_json
 from seamark.steps.rows.scope import AllKeys, KeyFrame, KeyRange, KeyValues, Scope, rest_of_ranges
 from seamark.steps.running.commit import Covered
 from seamark.steps.standing.moves import Mode
 from seamark.steps.standing.pins import Taken
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
-from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
+from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame, union_of
+from seamark.tables.ordering import comparable
 from seamark.tables.small import fits_on_driver
 from seamark.transforms.backlog import Backlog
 from seamark.transforms.compute.gather import KnownRows
@@ -203,7 +202,7 @@ def scope_of(run: StepRun, columns: Columns, found: Sequence[Found], texts: Sequ
     """Keys from several findings, and given ones, as one scope."""
     frames = [joined_keys(found, run.context.session)] if found else []
     if not columns:
-        any_there = bool(texts) or any(not isinstance(f, LocalFrame) or f.rows.num_rows for f in frames)
+        any_there = bool(texts) or any(not frame.is_known_empty for frame in frames)
         return AllKeys() if any_there else no_keys(run.shape)
     given = LocalFrame(keys_of(texts, columns, run.shape.key_types))
     return joined_scope(run.context, run.shape, columns, [*frames, given], stack)
@@ -214,15 +213,13 @@ def joined_scope(
 ) -> Scope:
     """Frames of keys as one scope: at hand if they are few, else computed once and kept in files."""
     schema = pa.schema([pa.field(name, shape.key_types[name]) for name in columns])
-    local = [frame.rows.select(list(columns)).cast(schema) for frame in frames if isinstance(frame, LocalFrame)]
-    if len(local) == len(frames):
-        return _few_or_many(context, distinct(pa.concat_tables(local)))
-    names = [quoted(name) for name in columns]
-    in_spark = [frame.frame.select(*names) for frame in frames if isinstance(frame, SparkFrame)]
-    at_hand = [spark_frame(context.session(), table) for table in local if table.num_rows]
-    union = reduce(DataFrame.unionByName, [*in_spark, *at_hand]).distinct()
-    kept = stack.enter_context(computed(context, SparkFrame(union), schema))
-    return _few_or_many(context, kept.rows) if isinstance(kept, LocalFrame) else KeyFrame(columns, kept.frame)
+    there = [frame for frame in frames if not frame.is_known_empty] or frames[:1]
+    typed = [LocalFrame(frame.to_arrow(schema)) if frame.in_memory is not None else frame for frame in there]
+    union = union_of([frame.select(columns) for frame in typed], context.session).distinct()
+    kept = stack.enter_context(computed(context, union, schema))
+    if kept.in_memory is not None:
+        return _few_or_many(context, kept.in_memory)
+    return KeyFrame(columns, kept.to_spark(context.session))
 
 
 def _few_or_many(context: TableContext, keys: pa.Table) -> Scope:

@@ -8,11 +8,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from seamark.steps.rows.keys import distinct, key_texts
-from seamark.tables.frames import CheckedFrame, LocalFrame, SparkFrame, quoted
+from seamark.steps.rows.keys import key_texts
+from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame, quoted, union_of
 from seamark.tables.read.rows import TableSource
 from seamark.tables.schema.table_schema import Column, TableSchema
-from seamark.transforms.compute.call import to_spark
 from seamark.transforms.compute.gather import Gathered
 from seamark.transforms.declare.shape import Shape
 
@@ -42,27 +41,18 @@ def processed_rows(
     shape = gathered.shape
     columns = list(shape.keys)
     frames = [
-        (source, frame)
+        frame
         for source, frame in zip(shape.inputs, gathered.frames, strict=True)
         if not source.is_reference and set(columns) <= set(source.columns)
     ]
     at = read_at_array(shape, read)
     without = set(key_texts(failed)) if failed is not None and failed.num_rows else set()
-    if all(isinstance(frame, LocalFrame) for _, frame in frames):
+    session = keys_table.context.session
+    keys = union_of([frame.select(columns) for frame in frames], session).distinct()
+    if keys.in_memory is not None:
         types = pa.schema([pa.field(name, shape.key_types[name]) for name in columns])
-        keys = distinct(pa.concat_tables([_select(frame, columns).cast(types) for _, frame in frames]))
-        return LocalFrame(_rows(keys, without, at, keys_table.schema))
-    union = None
-    for source, frame in frames:
-        piece = to_spark(source.source, frame).select(*[quoted(name) for name in columns])
-        union = piece if union is None else union.unionByName(piece)
-    assert union is not None
-    return SparkFrame(_rows_in_spark(union.distinct(), without, at, keys_table.schema))
-
-
-def _select(frame: CheckedFrame, columns: list[str]) -> pa.Table:
-    assert isinstance(frame, LocalFrame)
-    return frame.rows.select(columns)
+        return LocalFrame(_rows(keys.to_arrow(types), without, at, keys_table.schema))
+    return SparkFrame(_rows_in_spark(keys.to_spark(session), without, at, keys_table.schema))
 
 
 def _rows(keys: pa.Table, without: set[str], at: list[int], schema: TableSchema) -> pa.Table:

@@ -17,13 +17,13 @@ from pyspark.sql import functions as F
 
 from seamark.control import CoveredKey
 from seamark.spark.frames import arrow_rows, spark_frame
-from seamark.steps.rows.keys import comparable, distinct, key_texts, keys_of
+from seamark.steps.rows.keys import key_texts, keys_of
 from seamark.tables.context import TableContext
-from seamark.tables.frames import LocalFrame, SparkFrame, quoted
+from seamark.tables.frame import quoted
+from seamark.tables.ordering import Key, comparable, distinct
 from seamark.tables.read.rows import all_of
-from seamark.tables.write.sorted_runs import Key
 from seamark.transforms.declare.shape import Shape
-from seamark.transforms.keys.candidates import narrowed, outside
+from seamark.transforms.keys.candidates import leaves_out_keys, narrowed
 from seamark.transforms.keys.select import FIRST, Found
 
 SINCE, OLDEST = "waits since", "its oldest"  # no column of a table has a space in its name
@@ -52,13 +52,15 @@ def longest_waiting(
     columns = list(found[0].columns)
     schema = pa.schema([pa.field(name, shape.key_types[name]) for name in columns])
     if not set(wanted.column_names) <= set(columns):
-        return Waiting(schema.empty_table(), not any(_has_keys(entry) for entry in found))
+        return Waiting(schema.empty_table(), all(entry.keys.is_empty() for entry in found))
     # The first of all are among the first of each input, so that one more than the limit of each will do.
     most = None if limit is None else limit + 1
     pieces = [_longest_of(context, shape, entry, ahead, wanted, most) for entry in found]
     keys = distinct(pa.concat_tables([piece.select(columns).cast(schema) for piece in pieces]))
     taken = first_keys(keys, limit, _since(columns, pieces) if limit is not None else {})
-    are_all = taken.num_rows == keys.num_rows and not any(_has_unwanted(entry, wanted) for entry in found)
+    are_all = taken.num_rows == keys.num_rows and not any(
+        leaves_out_keys(entry.keys, wanted, context.session) for entry in found
+    )
     return Waiting(taken, are_all)
 
 
@@ -92,18 +94,18 @@ def _longest_of(
     most: int | None,
 ) -> pa.Table:
     """The keys of one input that a filter wants, and how long they wait; of many, those that wait longest."""
-    keys, names = narrowed(entry.keys, wanted), list(entry.columns)
+    keys, names = narrowed(entry.keys, wanted, context.session), list(entry.columns)
     if most is None:
-        here = arrow_rows(keys.frame) if isinstance(keys, SparkFrame) else keys.rows
-        return here.select(names)
+        return keys.select(names).to_arrow()
     moments = _Moments.of(context, entry.table)
     read = {known.key: json.loads(known.read_at).get(entry.table, -1) for known in ahead}
-    if isinstance(keys, SparkFrame):
-        oldest = _oldest_in_spark(shape, names, keys.frame, read)
+    local = keys.in_memory
+    if local is None:
+        oldest = _oldest_in_spark(shape, names, keys.to_spark(context.session), read)
         ordered = moments.added_to(oldest).orderBy(SINCE, *map(quoted, names))
         return arrow_rows(ordered.select(*map(quoted, names), quoted(SINCE)).limit(most))
-    rows = keys.rows.select(names)
-    firsts = zip(key_texts(rows), keys.rows.column(FIRST).to_pylist(), strict=True)
+    rows = local.select(names)
+    firsts = zip(key_texts(rows), local.column(FIRST).to_pylist(), strict=True)
     since = moments.at(np.array([max(first, read.get(text, -1) + 1) for text, first in firsts], np.int64))
     waited = dict(zip(comparable(rows), since.tolist(), strict=True))
     first = first_keys(rows, most, waited)
@@ -150,18 +152,3 @@ def _oldest_in_spark(shape: Shape, names: Sequence[str], keys: DataFrame, read: 
     joined = keys.join(done, all_of(same), "left")
     oldest = F.greatest(F.col(quoted(FIRST)), F.coalesce(F.col("`its record`"), F.lit(-1)) + 1)
     return joined.select(*own, oldest.alias(OLDEST))
-
-
-def _has_keys(entry: Found) -> bool:
-    keys = entry.keys
-    return keys.rows.num_rows > 0 if isinstance(keys, LocalFrame) else bool(keys.frame.limit(1).count())
-
-
-def _has_unwanted(entry: Found, wanted: pa.Table) -> bool:
-    """Whether an input leads to keys that a filter leaves out."""
-    if not wanted.column_names:
-        return False
-    if isinstance(entry.keys, LocalFrame):
-        kept = narrowed(entry.keys, wanted)
-        return isinstance(kept, LocalFrame) and kept.rows.num_rows < entry.keys.rows.num_rows
-    return bool(outside(entry.keys.frame, wanted).limit(1).count())
