@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -454,3 +455,34 @@ def test_rows_and_bases_come_back_with_a_rebuilt_database(folded, rows, tmp_path
     assert after == before
     assert {offset: rows(stock.rows(as_of=offset)) for offset in STATES} == STATES
     assert [version.last_offset for version in index.bases("stock")] == [7, 2]
+
+
+# --- what a table begins with -----------------------------------------------------------------------------------------
+
+
+def files_of(table):
+    """The files of a table's base, each as the keys in it."""
+    log = DeltaLog(table.source.context.warehouse / table.name / "rows")
+    return [pq.read_table(path, columns=["id"]).column(0).to_pylist() for path in log.files(log.newest())]
+
+
+def test_the_first_commit_is_folded_as_it_lies_without_sorting_it_again(open_store, spark, count_jobs):
+    store = open_store(spark=spark, block_rows=100)
+    numbers = store.table("numbers", "id long, text string", key="id")
+    numbers.replace(spark.range(950).selectExpr("(id * 7) % 950 AS id", "concat('number ', id) AS text"))
+    before = sorted(numbers.rows().collect())
+
+    with count_jobs() as counted:
+        assert numbers.fold().folded
+    in_order = counted.jobs
+
+    files = sorted(files_of(numbers))
+    assert [len(ids) for ids in files] == [*[100] * 9, 50]
+    assert [number for ids in files for number in ids] == list(range(950))
+    assert sorted(numbers.rows().collect()) == before
+
+    numbers.upsert(pa.table({"id": range(0, 950, 2), "text": ["changed"] * 475}))
+    with count_jobs() as counted:
+        assert numbers.fold().folded  # half of it changed: written anew, and that needs sorting
+    assert counted.jobs > in_order
+    assert [number for ids in sorted(files_of(numbers)) for number in ids] == list(range(950))

@@ -9,6 +9,7 @@ from seamark.transforms.backlog import Backlog
 from seamark.transforms.declare.shape import Input, Shape
 from seamark.transforms.keys.batches import cut_batches
 from seamark.transforms.keys.estimate import estimate_keys
+from seamark.transforms.keys.ranges import keys_a_range
 
 
 def plan_step(context: TableContext, backlog: Backlog, move: Move) -> StepPlan:
@@ -67,5 +68,5 @@ def _batches(backlog: Backlog, mode: Mode, keys: int) -> int:
     if mode.is_idle:
         return 0
     if mode.takes_all_keys:
-        return max(1, -(-keys // options.batch_keys))
+        return max(1, -(-keys // keys_a_range(backlog.spec, backlog.read)))
     return max(1, len(cut_batches(backlog.pending, options.batch_rows)))

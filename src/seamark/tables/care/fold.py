@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from seamark import faults
@@ -32,6 +32,7 @@ from seamark.tables.read.rows import (
     last_images,
     newest_base,
     read_images,
+    stored_bytes,
 )
 from seamark.tables.row_bytes import fixed_width
 from seamark.tables.schema.table_schema import TableSchema
@@ -166,11 +167,16 @@ def _write(
     log_of_base = DeltaLog(Path(source.base_folder))
     # Not from the cache: a cached frame belongs to the session that read it, and so would the write.
     app = log_of_base.again(head.dataset_id) if anew else head.dataset_id
-    session = _session_for(source, app, blocks[-1].sequence, _rows_a_group(source, blocks, base))
+    # The records of one commit are sorted by key: what a table begins with is its rows already, in order.
+    in_order = base is None and len({block.system_time for block in blocks}) == 1
+    settings = _slice_by_slice(blocks) if in_order else {}
+    session = _session_for(source, app, blocks[-1].sequence, _rows_a_group(source, blocks, base), settings)
     apart = replace(source, context=replace(source.context, session=session, cache=BaseCache(0)))
     continues = not anew and base is not None and log_of_base.newest() == base.delta_version
     _let_in_new_types(apart)
-    if base is None or not continues:
+    if in_order:
+        _write_in_order(apart, upto)
+    elif base is None or not continues:
         _write_anew(apart, upto)
     elif not source.schema.key:
         _append(apart, blocks)
@@ -218,7 +224,15 @@ def _rows_a_group(source: TableSource, blocks: Sequence[BlockEntry], base: BaseV
     return fit if fit is not None and fit < READ_ROWS else None
 
 
-def _session_for(source: TableSource, app: str, sequence: int, rows_a_group: int | None) -> Callable[[], SparkSession]:
+def _slice_by_slice(blocks: Sequence[BlockEntry]) -> dict[str, str]:
+    """Settings by which every task reads one slice, whole: it is not split, and none is read together with others."""
+    largest = max(block.slice_size or 0 for block in blocks) + 1
+    return {"spark.sql.files.maxPartitionBytes": str(largest), "spark.sql.files.openCostInBytes": str(largest)}
+
+
+def _session_for(
+    source: TableSource, app: str, sequence: int, rows_a_group: int | None, others: Mapping[str, str]
+) -> Callable[[], SparkSession]:
     """A session for one write, so that its settings touch no other work.
 
     The block is Delta's transaction version: a second try of the same fold writes nothing.
@@ -243,6 +257,7 @@ def _session_for(source: TableSource, app: str, sequence: int, rows_a_group: int
         # A missing or damaged file of the base ends the fold, though a session may be set up to go on without it.
         "spark.sql.files.ignoreMissingFiles": "false",
         "spark.sql.files.ignoreCorruptFiles": "false",
+        **others,
     }
     if rows_a_group is not None:
         settings["parquet.block.row.count.limit"] = str(rows_a_group)
@@ -252,25 +267,31 @@ def _session_for(source: TableSource, app: str, sequence: int, rows_a_group: int
 
 
 def _write_anew(source: TableSource, upto: int) -> None:
-    images = read_images(source, upto=upto).select(*_base_columns(source))
+    """Write all rows, sorted by key."""
+    images = _images(source, upto)
     key = [quoted(name) for name in source.schema.key]
     if key:
         files = max(
-            1, -(-count_versions(source, upto=upto) // ROWS_A_FILE), -(-_stored_bytes(source, upto) // FILE_BYTES)
+            1, -(-count_versions(source, upto=upto) // ROWS_A_FILE), -(-stored_bytes(source, upto=upto) // FILE_BYTES)
         )
         # Sampling for the ranges reads the slices twice; it is what makes the files disjoint by key.
         ordered = images.repartitionByRange(files, *key) if files > 1 else images.coalesce(1)
         images = ordered.sortWithinPartitions(*key)
+    _overwrite(source, images)
+
+
+def _write_in_order(source: TableSource, upto: int) -> None:
+    """Write the rows as they lie in the slices, which is sorted by key: one file per slice."""
+    _overwrite(source, _images(source, upto))
+
+
+def _images(source: TableSource, upto: int) -> DataFrame:
+    return read_images(source, upto=upto).select(*_base_columns(source))
+
+
+def _overwrite(source: TableSource, images: DataFrame) -> None:
     writer = images.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
     writer.save(source.base_folder)
-
-
-def _stored_bytes(source: TableSource, upto: int) -> int:
-    """About how many bytes the rows take in files, as far as what they are made from tells."""
-    base = newest_base(source, upto)
-    files = DeltaLog(Path(source.base_folder)).files(base.delta_version) if base else ()
-    blocks = source.context.control.index.slices(source.name, after=base.last_offset if base else None, upto=upto)
-    return sum(path.stat().st_size for path in files) + sum(block.slice_size or 0 for block in blocks)
 
 
 def _base_columns(source: TableSource) -> list[str]:

@@ -278,6 +278,14 @@ def count_versions(source: TableSource, *, upto: int, keys: int | None = None) -
     return min(folded, keys) + min(records, keys * commits)
 
 
+def stored_bytes(source: TableSource, *, upto: int) -> int:
+    """About how many bytes the rows at a record take in files, as far as what they are read from tells."""
+    base = newest_base(source, upto)
+    files = DeltaLog(Path(source.base_folder)).files(base.delta_version) if base else ()
+    blocks = source.context.control.index.slices(source.name, after=base.last_offset if base else None, upto=upto)
+    return sum(path.stat().st_size for path in files) + sum(block.slice_size or 0 for block in blocks)
+
+
 def _without(source: TableSource, standing: DataFrame, tail: DataFrame, blocks: Sequence[BlockEntry]) -> DataFrame:
     touched = tail.select(*[quoted(name) for name in source.schema.key])
     return standing.join(

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from seamark.ledger import Op
 from seamark.steps.rows.fetch import OFFSET, read_for
-from seamark.steps.rows.scope import AllKeys, KeyValues, Scope, rows_within
+from seamark.steps.rows.scope import AllKeys, KeyRange, KeyValues, Scope, rows_within
 from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame, quoted
 from seamark.tables.ordering import comparable, distinct
 from seamark.tables.read.rows import TableSource, read_images
@@ -165,8 +165,9 @@ def _reference_rows(
     if shape.looked_up and shape.home_reference(shape.looked_up[0]) is reference:
         return _home_rows(shape, scope, reference, primary, upto)
     if primary.in_memory is None:
-        images = read_images(source, upto=upto).drop("event_time")
-        return _named_rows(SparkFrame(images), reference, primary)
+        rows = SparkFrame(read_images(source, upto=upto).drop("event_time"))
+        # To find what so many rows name would read all of them once more: that costs more than the others do.
+        return rows if isinstance(scope, AllKeys | KeyRange) else _named_rows(rows, reference, primary)
     values = named_values(primary.in_memory, reference.join_keys, source)
     if values.num_rows == 0 or upto is None:
         return _nothing(source)

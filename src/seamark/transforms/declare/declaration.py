@@ -15,7 +15,6 @@ CommitWay: TypeAlias = Literal["batch", "run"]
 Algorithm: TypeAlias = Literal["v1", "v2"]
 
 BATCH_ROWS = 1_000_000
-BATCH_KEYS = 1_000_000
 MAX_FAILED_KEYS = 1_000
 
 
@@ -55,7 +54,7 @@ class BatchTransform:
     name: str | None = None
     transform_keys: Sequence[str] | None = None
     batch_rows: int = BATCH_ROWS
-    batch_keys: int = BATCH_KEYS
+    batch_keys: int | None = None
     commit: CommitWay = "batch"
     fail_fast: bool = False
     max_failed_keys: int = MAX_FAILED_KEYS

@@ -150,6 +150,8 @@ def _check_options(name: str, declared: BatchTransform) -> None:
             )
     for option in ("batch_rows", "batch_keys", "max_failed_keys"):
         value = getattr(declared, option)
+        if option == "batch_keys" and value is None:
+            continue  # as many as fit
         if not isinstance(value, int) or isinstance(value, bool) or value < (0 if option == "max_failed_keys" else 1):
             raise InvalidStep(f"step '{name}': {option}={value!r} is not a positive number. It was not added.")
     if declared.algorithm == "v1" and not declared.track_keys:

@@ -51,6 +51,8 @@ def _count(gathered: Gathered) -> int:
     shape = gathered.shape
     if shape.looked_up:
         return gathered.scope.values.num_rows if isinstance(gathered.scope, KeyValues) else 0
+    if len(shape.plain) == 1 and set(shape.keys) == _key_of(shape):
+        return gathered.frames[shape.inputs.index(shape.primary)].count()  # each row has a key of its own
     parts = []
     for source, frame in zip(shape.inputs, gathered.frames, strict=True):
         columns = source.part_of(shape.keys)

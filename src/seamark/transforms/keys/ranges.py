@@ -2,35 +2,61 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
-import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
 from seamark.spark.frames import arrow_rows
-from seamark.steps.rows.keys import key_texts, value_from_json
 from seamark.steps.rows.scope import AllKeys, KeyRange, cut_into_ranges
 from seamark.tables.frame import quoted
-from seamark.tables.read.rows import count_versions, read_images
+from seamark.tables.ordering import comparable
+from seamark.tables.read.rows import count_versions, read_images, stored_bytes
 from seamark.tables.read.to_driver import collect_small
 from seamark.tables.small import fits_on_driver
 from seamark.transforms.declare.shape import Input, Shape
+from seamark.transforms.declare.spec import StepSpec
 
 KEYS_A_ROW = 4  # keys are narrow: so many times as many of them as of rows are looked at on the driver
+# A range is committed as a whole, so after a crash it is what is computed again. It is as large as that allows: each
+# range reads the references once more, and compares with what the ranges before it have written.
+RANGE_BYTES = 512 << 20  # as they lie in files
+RANGE_KEYS = 20_000_000
+PANDAS_RANGE_KEYS = 1_000_000  # Python takes about as long for these
+SAMPLES_A_RANGE = 100  # so that a range is about a tenth larger or smaller than another
 
 
-def ranges_of_all_keys(shape: Shape, read: Mapping[str, int | None], batch_keys: int) -> list[KeyRange | AllKeys]:
-    """Ranges of at most about `batch_keys` keys that cover all there are, and all that there might be."""
-    group = shape.group
-    holders = [i for i in shape.plain if set(group) <= set(i.columns)] if group and not shape.looked_up else []
-    if not holders or sum(rows_at_most(i, read) for i in holders) <= batch_keys:
-        return [AllKeys(group)]
-    total = sum(rows_at_most(i, read) for i in holders)
-    keys = every_key(holders, read, group)
-    bounds = _exact_bounds(shape, keys, batch_keys, total)
-    return cut_into_ranges(group, _near_bounds(shape, keys, batch_keys) if bounds is None else bounds)
+def keys_a_range(spec: StepSpec, read: Mapping[str, int | None]) -> int:
+    """About how many keys make a range when all keys are computed: as the step says, or as many as fit."""
+    given, most = spec.options.batch_keys, PANDAS_RANGE_KEYS if spec.options.pandas else RANGE_KEYS
+    holders = key_holders(spec.shape)
+    rows = sum(rows_at_most(holder, read) for holder in holders)
+    if given is not None or not rows:
+        return given or most
+    sizes = [stored_bytes(holder.source, upto=upto) for holder in holders if (upto := read[holder.table]) is not None]
+    ranges = max(1, -(-sum(sizes) // RANGE_BYTES), -(-rows // most))
+    return -(-rows // ranges)
+
+
+def key_holders(shape: Shape) -> list[Input]:
+    """The inputs whose rows have the columns that keys are computed by; none where keys cannot be cut into ranges."""
+    if not shape.group or shape.looked_up:
+        return []
+    return [source for source in shape.plain if set(shape.group) <= set(source.columns)]
+
+
+def ranges_of_all_keys(spec: StepSpec, read: Mapping[str, int | None]) -> list[KeyRange | AllKeys]:
+    """Ranges of about as many keys that cover all there are, and all that there might be."""
+    shape, holders, most = spec.shape, key_holders(spec.shape), keys_a_range(spec, read)
+    total = sum(rows_at_most(holder, read) for holder in holders)
+    if not holders or total <= most:
+        return [AllKeys(shape.group)]
+    bounds = _exact_bounds(shape, every_key(holders, read, shape.group), most, total)
+    if bounds is None:
+        bounds = _near_bounds(shape, holders, read, most, total)
+    return cut_into_ranges(shape.group, bounds)
 
 
 def rows_at_most(source: Input, read: Mapping[str, int | None]) -> int:
@@ -41,12 +67,17 @@ def rows_at_most(source: Input, read: Mapping[str, int | None]) -> int:
 
 def every_key(holders: Sequence[Input], read: Mapping[str, int | None], columns: Sequence[str]) -> DataFrame:
     """The distinct values of some key columns over inputs that have them."""
+    return rows_of_keys(holders, read, columns).distinct()
+
+
+def rows_of_keys(
+    holders: Sequence[Input], read: Mapping[str, int | None], columns: Sequence[str], which: Column | None = None
+) -> DataFrame:
+    """Some key columns of all rows of inputs that have them, or of those rows for which a condition holds."""
     names = [quoted(name) for name in columns]
-    frames = [read_images(i.source, upto=read[i.table]).select(*names) for i in holders]
-    union = frames[0]
-    for frame in frames[1:]:
-        union = union.unionByName(frame)
-    return union.distinct()
+    frames = [read_images(holder.source, upto=read[holder.table]) for holder in holders]
+    chosen = frames if which is None else [frame.where(which) for frame in frames]
+    return reduce(DataFrame.unionByName, [frame.select(*names) for frame in chosen])
 
 
 def _exact_bounds(shape: Shape, keys: DataFrame, batch_keys: int, total: int) -> list[tuple[Any, ...]] | None:
@@ -61,48 +92,18 @@ def _exact_bounds(shape: Shape, keys: DataFrame, batch_keys: int, total: int) ->
     return [tuple(column[place].as_py() for column in ordered.columns) for place in places]
 
 
-def _near_bounds(shape: Shape, keys: DataFrame, batch_keys: int) -> list[tuple[Any, ...]]:
-    """Bounds from every n-th key of each sorted partition: the driver sees a few keys a range, not all of them."""
-    step = max(1, batch_keys // 16)
-
-    def sample(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        task = TaskContext.get()
-        place = task.partitionId() if task else 0
-        count, last = 0, None
-        for batch in batches:
-            for number in range(batch.num_rows):
-                count += 1
-                if count == step:
-                    yield _sampled(place, count, batch.slice(number, 1))
-                    count = 0
-            last = batch.slice(batch.num_rows - 1, 1) if batch.num_rows else last
-        if count and last is not None:
-            yield _sampled(place, count, last)
-
-    ordered = keys.orderBy(*[quoted(name) for name in keys.columns])
-    found = arrow_rows(ordered.mapInArrow(sample, "place int, weight long, key string"))
-    return _greedy(shape, keys.columns, found, batch_keys)
-
-
-def _sampled(place: int, weight: int, row: pa.RecordBatch) -> pa.RecordBatch:
-    text = key_texts(pa.Table.from_batches([row]))[0]
-    return pa.RecordBatch.from_arrays(
-        [pa.array([place], pa.int32()), pa.array([weight], pa.int64()), pa.array([text])], ["place", "weight", "key"]
-    )
-
-
-def _greedy(shape: Shape, columns: Sequence[str], found: pa.Table, batch_keys: int) -> list[tuple[Any, ...]]:
-    # Within a partition the samples come in order, and partitions of a sorted frame follow one another.
-    samples = sorted(enumerate(found.to_pylist()), key=lambda entry: (entry[1]["place"], entry[0]))
-    bounds: list[tuple[Any, ...]] = []
-    filled = 0
-    for number, (_, sample) in enumerate(samples):
-        filled += sample["weight"]
-        following = samples[number + 1][1]["weight"] if number + 1 < len(samples) else 0
-        if following and filled + following > batch_keys:
-            key = json.loads(sample["key"])
-            bounds.append(tuple(value_from_json(key[name], shape.key_types[name]) for name in columns))
-            filled = 0
-    return bounds
+def _near_bounds(
+    shape: Shape, holders: Sequence[Input], read: Mapping[str, int | None], most: int, total: int
+) -> list[tuple[Any, ...]]:
+    """Bounds from a sample of the rows: ranges hold about equally many, a few percent more or less."""
+    ranges = -(-total // most)
+    # By the records that made them, the same rows are drawn each time, however Spark cuts the files into tasks.
+    drawn = F.pmod(F.xxhash64("_offset"), F.lit(total)) < ranges * SAMPLES_A_RANGE
+    sample = arrow_rows(rows_of_keys(holders, read, shape.group, drawn))
+    keys = comparable(sample)
+    places = sorted(range(sample.num_rows), key=keys.__getitem__)
+    quantiles = [places[len(places) * number // ranges] for number in range(1, ranges)] if places else []
+    cuts = {keys[place]: place for place in quantiles}.values()  # a key that many rows have ends one range only
+    types = [shape.key_types[name] for name in sample.column_names]
+    columns = [column.cast(kind) for column, kind in zip(sample.columns, types, strict=True)]
+    return [tuple(column[place].as_py() for column in columns) for place in cuts]

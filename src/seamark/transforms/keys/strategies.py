@@ -161,7 +161,7 @@ def through_all_keys(run: StepRun, backlog: Backlog, mode: Mode) -> None:
 
 def _ranges(run: StepRun, backlog: Backlog, mode: Mode) -> Iterator[Work]:
     shape, read = run.shape, backlog.read
-    ranges = ranges_of_all_keys(shape, read, run.spec.options.batch_keys)
+    ranges = ranges_of_all_keys(run.spec, read)
     first_read: Mapping[str, ReadAt] = {table: ReadAt.of(pin) for table, pin in backlog.pins.items()}
     generations: Mapping[str, int] = {table: backlog.generation(table) for table in backlog.pins}
     number, resumed = 0, backlog.unfinished.mark if backlog.unfinished else None
