@@ -188,7 +188,11 @@ class PositionConflict(ControlError):
 
 
 class LeaseLost(ControlError):
-    """A lease ran out or was taken over, so that what was done under it may not be committed."""
+    """A lease ran out or was taken over, so that what was done under it may not be committed; `lease` is its name."""
+
+    def __init__(self, message: str, hint: str | None = None, *, lease: str | None = None) -> None:
+        self.lease = lease
+        super().__init__(message, hint)
 
 
 class LeaseHeld(ControlError):

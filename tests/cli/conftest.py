@@ -23,7 +23,6 @@ from seamark.ledger import DatasetKind, ExecuteTransform, ExecuteTransformInput,
 from seamark.ledger.chain import ChainDraft
 from seamark.ledger.transform import SqlQueryStep, TransformInput, TransformSql
 from seamark.tables.write.publish import Progress, begin_chain, declare_schema, plan_table, publish, writing
-from seamark.tables.write.slices import OpCounts
 
 PIPELINE = """\
 import seamark as sm
@@ -152,7 +151,7 @@ def derive_feed(store: DataStore) -> None:
         moment = posts.system_time.timestamp()
         position = Position("process_posts", "posts", moment, posts.last_offset, posts.sequence, posts.head_hash)
         progress = Progress(positions=(position,))
-        publish(context, written, run, [(planned, draft)], counts=OpCounts(), progress=progress)
+        publish(context, written, run, [(planned, draft)], progress=progress)
 
 
 @pytest.fixture

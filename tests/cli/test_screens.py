@@ -16,7 +16,7 @@ from seamark.control import FailedKey, RunRecord
 from seamark.ledger import DatasetKind, ExecuteTransform, ExecuteTransformInput
 from seamark.ledger.chain import ChainDraft
 from seamark.tables.write.publish import begin_chain, data_slice, declare_schema, plan_table, publish, writing
-from seamark.tables.write.slices import OpCounts, write_slice
+from seamark.tables.write.slices import write_slice
 
 INPUTS = ["orders_of_all_customers", "customers_with_their_regions", "exchange_rates_by_day", "returned_parcels"]
 
@@ -88,7 +88,7 @@ def _derive(store: DataStore) -> None:
         untouched = ExecuteTransformInput(heads[INPUTS[3]].dataset_id)
         draft.add(ExecuteTransform((*taken, untouched), new_data=data_slice(piece)))
         run = RunRecord(written.run_id, STEP, "changes", 1_700_000_000.0, 1_700_000_001.5, rows_in=3)
-        publish(context, written, run, [(planned, draft)], counts=OpCounts())
+        publish(context, written, run, [(planned, draft)])
 
 
 def _fail(store: DataStore, failed: FailedKey) -> None:

@@ -142,7 +142,7 @@ def expire(control, name):
 
 def test_a_held_lease_lets_the_commit_through(control, commits):
     lease = control.leases.acquire("step:feed")
-    control.commit(commits.request(commits.append("posts"), lease=lease))
+    control.commit(commits.request(commits.append("posts"), leases=(lease,)))
     assert control.index.head("posts") is not None
 
 
@@ -150,7 +150,7 @@ def test_a_lease_that_ran_out_fences_the_commit(control, commits, unchanged):
     lease = control.leases.acquire("step:feed")
     expire(control, "step:feed")
     with unchanged, pytest.raises(LeaseLost, match=r"'step:feed' \(epoch 1\) is no longer ours: nobody holds it now"):
-        control.commit(commits.request(commits.append("posts"), lease=lease))
+        control.commit(commits.request(commits.append("posts"), leases=(lease,)))
 
 
 def test_a_lease_that_another_took_over_fences_the_commit(control, commits, unchanged):
@@ -158,19 +158,36 @@ def test_a_lease_that_another_took_over_fences_the_commit(control, commits, unch
     expire(control, "step:feed")
     assert control.leases.acquire("step:feed", holder="the other").epoch == 2
     with unchanged, pytest.raises(LeaseLost, match="the other holds it now"):
-        control.commit(commits.request(commits.append("posts"), lease=lease))
+        control.commit(commits.request(commits.append("posts"), leases=(lease,)))
 
 
 def test_a_released_lease_fences_the_commit(control, commits, unchanged):
     lease = control.leases.acquire("step:feed")
     control.leases.release(lease)
     with unchanged, pytest.raises(LeaseLost):
-        control.commit(commits.request(commits.append("posts"), lease=lease))
+        control.commit(commits.request(commits.append("posts"), leases=(lease,)))
 
 
 def test_a_lease_that_never_was_fences_the_commit(control, commits, unchanged):
     with unchanged, pytest.raises(LeaseLost):
-        control.commit(commits.request(commits.append("posts"), lease=Lease("step:feed", "me", 1)))
+        control.commit(commits.request(commits.append("posts"), leases=(Lease("step:feed", "me", 1),)))
+
+
+@pytest.mark.parametrize("lost", ["step:feed", "step:other", "write:posts"])
+def test_one_lost_lease_among_several_refuses_all(control, commits, unchanged, lost):
+    leases = tuple(control.leases.acquire(name) for name in ("write:posts", "step:other", "step:feed"))
+    posts = commits.append("posts")
+    control.commit(commits.request(posts, leases=leases))
+    expire(control, lost)
+    late = commits.request(
+        commits.append("posts", after=posts.new_head),
+        commits.append("comments"),
+        leases=leases,
+        positions=(position(7),),
+    )
+    with unchanged, pytest.raises(LeaseLost, match=f"the lease '{lost}'") as refused:
+        control.commit(late)
+    assert refused.value.lease == lost
 
 
 @pytest.mark.scenario("T51")
@@ -182,7 +199,7 @@ def test_a_table_that_another_reserved_takes_no_commit(control, commits, unchang
 
 def test_ones_own_reservation_lets_the_commit_through(control, commits):
     ours = control.leases.acquire("write:posts")
-    control.commit(commits.request(commits.append("posts"), write_leases=(ours,)))
+    control.commit(commits.request(commits.append("posts"), leases=(ours,)))
     assert control.index.head("posts") is not None
 
 
@@ -190,8 +207,8 @@ def test_a_former_reservation_is_no_reservation(control, commits, unchanged):
     former = control.leases.acquire("write:posts")
     expire(control, "write:posts")
     control.leases.acquire("write:posts", holder="the other")
-    with unchanged, pytest.raises(LeaseHeld):
-        control.commit(commits.request(commits.append("posts"), write_leases=(former,)))
+    with unchanged, pytest.raises(LeaseLost, match=r"'write:posts'.* the other holds it now"):
+        control.commit(commits.request(commits.append("posts"), leases=(former,)))
 
 
 def test_a_reservation_that_ran_out_is_in_nobodys_way(control, commits):

@@ -259,7 +259,7 @@ def test_a_write_whose_files_are_taken_away_all_the_time_ends(open_store, clicks
         raise StagedFilesGone("they are gone")
 
     with pytest.raises(StagedFilesGone):
-        until_committed(clicks.source, attempt)
+        until_committed(clicks.source.context, ["clicks"], attempt)
     assert attempts == [[], [], *[["write:clicks"]] * 3]
     assert store.control.leases.holder("write:clicks") is None
 

@@ -21,7 +21,6 @@ from seamark.ledger import (
 from seamark.ledger.chain import ChainDraft
 from seamark.tables.schema.table_schema import declare
 from seamark.tables.write.publish import begin_chain, declare_schema, plan_table, publish, writing
-from seamark.tables.write.slices import OpCounts
 
 FEED = declare("feed", "post_id long", "post_id", None)
 
@@ -51,7 +50,7 @@ def run_step(store, **taken):
         declare_schema(draft, FEED)
     draft.add(ExecuteTransform((ExecuteTransformInput(dataset, **taken),), prev_offset=None))
     with writing(context) as run:
-        publish(context, run, RunRecord(run.run_id, "step", "changes", 0.0), [(planned, draft)], counts=OpCounts())
+        publish(context, run, RunRecord(run.run_id, "step", "changes", 0.0), [(planned, draft)])
 
 
 @pytest.mark.scenario("L39")

@@ -177,7 +177,7 @@ def test_a_lease_that_is_lost_on_the_way_does_not_deny_a_commit_that_stands(line
     line.cut = "late"
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(commit_module, "_stands", looks)
-        control.commit(commits.request(change, run_id="run", lease=lease))
+        control.commit(commits.request(change, run_id="run", leases=(lease,)))
 
     assert directly.index.head("posts") == change.new_head
     assert [entry.sequence for entry in directly.index.blocks("posts")] == [1, 0]

@@ -35,7 +35,7 @@ from seamark.tables.write.publish import (
     publish,
     writing,
 )
-from seamark.tables.write.slices import OpCounts, write_slice
+from seamark.tables.write.slices import write_slice
 from seamark.tables.write.write_change import Advance, write_change
 
 
@@ -148,7 +148,7 @@ def test_planning_reads_three_blocks_after_ten_thousand(open_store, clicks_of, u
     for minute in range(10_000):
         add_data(draft, [], watermark=datetime(2020, 1, 1, tzinfo=UTC) + timedelta(minutes=minute))
     with writing(context) as run:
-        publish(context, run, RunRecord(run.run_id, "clicks", "feed", 0.0), [(planned, draft)], counts=OpCounts())
+        publish(context, run, RunRecord(run.run_id, "clicks", "feed", 0.0), [(planned, draft)])
     grown = store.table("clicks", "number long, page string")
     store.run()
     assert grown.head.sequence == 10_003
@@ -203,7 +203,7 @@ def test_a_thousand_batches_of_which_two_gave_output_are_planned_from_three_bloc
             new_data = data_slice(piece) if piece else None
             draft.add(ExecuteTransform((taken,), state.checkpoint, state.last_offset, new_data=new_data))
             ends.append(draft.blocks[-1].block.event.prev_offset)
-        publish(context, run, RunRecord(run.run_id, "feed", "x", 0.0), [(planned, draft)], counts=OpCounts())
+        publish(context, run, RunRecord(run.run_id, "feed", "x", 0.0), [(planned, draft)])
 
     assert ends == [None] * 11 + [1] * 490 + [3] * 499
     reads.clear()

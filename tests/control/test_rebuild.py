@@ -18,7 +18,7 @@ from seamark.ledger.events import Checkpoint, ExecuteTransformInput
 from seamark.tables.care import rebuild
 from seamark.tables.schema.table_schema import declare
 from seamark.tables.write.publish import begin_chain, data_slice, declare_schema, plan_table, publish, writing
-from seamark.tables.write.slices import OpCounts, write_slice
+from seamark.tables.write.slices import write_slice
 
 FEED = declare("feed", "post_id long, text string", "post_id", None)
 STEP = "process_posts"
@@ -57,7 +57,7 @@ def run_by_hand(store: DataStore, inputs: list[str], rows: dict[str, list], fail
             )
         )
         record = RunRecord(run.run_id, STEP, "changes", 0.0)
-        publish(context, run, record, [(planned, draft)], counts=OpCounts(appended=records.num_rows))
+        publish(context, run, record, [(planned, draft)])
     return [
         Position(STEP, name, head.system_time.timestamp(), head.last_offset, head.sequence, head.head_hash)
         for name, head in heads.items()

@@ -14,7 +14,7 @@ from seamark.ledger.logical_hash import LogicalHasher
 from seamark.ledger.objects import PendingFile
 from seamark.tables.write import commit_checks
 from seamark.tables.write.publish import add_data, plan_table, publish, writing
-from seamark.tables.write.slices import OpCounts, SliceInfo
+from seamark.tables.write.slices import SliceInfo
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def commit_by_hand(table, offsets, declared):
         piece = hand_written(run.folder_of(table.name), table.schema, offsets, draft.system_time, declared=declared)
         run.adopt_slices(planned.files, [piece])
         add_data(draft, [piece])
-        publish(context, run, RunRecord(run.run_id, "clicks", "x", 0.0), [(planned, draft)], counts=OpCounts())
+        publish(context, run, RunRecord(run.run_id, "clicks", "x", 0.0), [(planned, draft)])
 
 
 WRONG = {
@@ -115,7 +115,7 @@ def test_a_block_that_names_a_file_that_is_not_there_is_refused(clicks, open_sto
         draft.add(AddData(prev_offset=1, new_checkpoint=Checkpoint(missing, 10)))
     before = clicks.head
     with writing(context) as run, pytest.raises(ObjectMissing, match=f"the {kind} object {missing} is not in"):
-        publish(context, run, RunRecord(run.run_id, "clicks", "x", 0.0), [(planned, draft)], counts=OpCounts())
+        publish(context, run, RunRecord(run.run_id, "clicks", "x", 0.0), [(planned, draft)])
     assert clicks.head == before
     assert open_store().verify().ok
 
@@ -131,6 +131,6 @@ def test_one_run_may_publish_several_times(clicks, clicks_of, open_store):
             )
             run.adopt_slices(planned.files, [piece])
             add_data(draft, [piece])
-            publish(context, run, RunRecord(run.run_id, "clicks", "x", 0.0), [(planned, draft)], counts=OpCounts())
+            publish(context, run, RunRecord(run.run_id, "clicks", "x", 0.0), [(planned, draft)])
     assert clicks.head.offset == 3
     assert open_store().verify().ok

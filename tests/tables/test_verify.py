@@ -16,7 +16,7 @@ from seamark.errors import ChainRuleBroken, WrongVerb
 from seamark.ledger.chain import ChainDraft
 from seamark.ledger.objects import file_hash
 from seamark.tables.write.publish import Progress, begin_chain, data_slice, declare_schema, plan_table, publish, writing
-from seamark.tables.write.slices import OpCounts, write_slice
+from seamark.tables.write.slices import write_slice
 
 
 @pytest.fixture
@@ -171,7 +171,7 @@ def test_offsets_that_are_not_the_declared_ones_are_refused_at_commit(dry, posts
         writing(dry._context) as run,
         pytest.raises(ChainRuleBroken, match=r"table 'posts': offsets in the slice: expected 6 to 10"),
     ):
-        publish(dry._context, run, RunRecord(run.run_id, "t", "t", 0.0), [(planned, draft)], counts=OpCounts())
+        publish(dry._context, run, RunRecord(run.run_id, "t", "t", 0.0), [(planned, draft)])
 
     assert posts.head.offset == 5
     assert dry.verify().ok
@@ -188,7 +188,7 @@ def test_five_rows_declared_as_one_are_refused_at_commit(dry, posts):
         writing(dry._context) as run,
         pytest.raises(ChainRuleBroken, match="records in the slice: expected 1, found 5"),
     ):
-        publish(dry._context, run, RunRecord(run.run_id, "t", "t", 0.0), [(planned, draft)], counts=OpCounts())
+        publish(dry._context, run, RunRecord(run.run_id, "t", "t", 0.0), [(planned, draft)])
 
 
 @pytest.mark.scenario("L26")
@@ -198,7 +198,7 @@ def test_put_into_place_by_hand_they_are_reported(dry, posts, monkeypatch):
     draft.add(ledger.AddData(prev_offset=5, new_data=piece))
     monkeypatch.setattr("seamark.tables.write.commit_checks.check_slice_offsets", lambda *_: None)
     with writing(dry._context) as run:
-        publish(dry._context, run, RunRecord(run.run_id, "t", "t", 0.0), [(planned, draft)], counts=OpCounts())
+        publish(dry._context, run, RunRecord(run.run_id, "t", "t", 0.0), [(planned, draft)])
 
     report = dry.verify("posts")
 
@@ -256,7 +256,7 @@ def feed(dry, posts, arrow):
             )
         last = Position("make_feed", "posts", part.system_time.timestamp(), part.last_offset, part.sequence, part.hash)
         record = RunRecord(run.run_id, "make_feed", "t", 0.0)
-        publish(context, run, record, [(planned, draft)], counts=OpCounts(), progress=Progress(positions=(last,)))
+        publish(context, run, record, [(planned, draft)], progress=Progress(positions=(last,)))
     return feed
 
 

@@ -20,7 +20,7 @@ from seamark.steps.past.checkpoint import Checkpoint, ReadAt
 from seamark.steps.standing.moves import Mode
 from seamark.tables.verify import read_heads, verify_unopened
 from seamark.tables.write.publish import Progress, begin_chain, data_slice, declare_schema, plan_table, publish, writing
-from seamark.tables.write.slices import OpCounts, write_slice
+from seamark.tables.write.slices import write_slice
 
 STEP = "copy"
 FAILED = FailedKey(STEP, '{"id":9}', 10.0, "boom", 2, 70.0, '{"orders":-1}')
@@ -58,7 +58,7 @@ def feed_out(store: sm.DataStore, failed: FailedKey = FAILED) -> None:
         )
         progress = Progress(positions=(position,), failed=(failed,))
         record = RunRecord(run.run_id, STEP, "changes", 0.0)
-        publish(context, run, record, [(planned, draft)], counts=OpCounts(), progress=progress)
+        publish(context, run, record, [(planned, draft)], progress=progress)
 
 
 @pytest.fixture

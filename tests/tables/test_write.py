@@ -16,7 +16,7 @@ from seamark.control import RunRecord
 from seamark.errors import CommitConflict, ComputeFailed, WrongVerb
 from seamark.ledger.chain import ChainDraft
 from seamark.tables.write.publish import add_data, plan_table, publish, writing
-from seamark.tables.write.slices import OpCounts, write_slice
+from seamark.tables.write.slices import write_slice
 
 THREE = [(1, 100, "hello"), (2, 200, "hi"), (3, 100, "again")]
 
@@ -264,7 +264,7 @@ def test_a_conflict_names_both_heads_and_leaves_nothing_to_see(dry, dry_posts, a
         add_data(draft, [piece])
         record = RunRecord(run.run_id, "posts", "test", 0.0)
         with pytest.raises(CommitConflict) as error:
-            publish(context, run, record, [(planned, draft)], counts=OpCounts())
+            publish(context, run, record, [(planned, draft)])
 
     assert f"table 'posts' moved while a change to it was prepared: planned on head {planned.head.head_hash}" in str(
         error.value

@@ -112,7 +112,7 @@ def test_a_table_that_is_emptied_empties_what_was_made_of_it(blog, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("seamark.steps.running.commit.publish", disk_full)
+        patched.setattr("seamark.tables.write.transaction.publish", disk_full)
         report = blog.store.run()
     assert not report.ok
     assert isinstance(report.steps["process_posts"].error, OSError)

@@ -50,9 +50,9 @@ def write_lease_name(table: str) -> str:
 def commit(database: Database, request: CommitRequest) -> None:
     """Make a request true, all of it or nothing.
 
-    Raises `CommitConflict` if a head moved, `PositionConflict` if a position was reset, `LeaseLost` if the run may no
-    longer write, `LeaseHeld` if another writer has reserved a table, `StagedFilesGone` if files were collected. If the
-    database's answer is lost on the way, finds out whether the commit stands before it says anything.
+    Raises `CommitConflict` if a head moved, `PositionConflict` if a position was reset, `LeaseLost` if one of its
+    leases is no longer held, `LeaseHeld` if another writer has reserved a table, `StagedFilesGone` if files were
+    collected. If the database's answer is lost on the way, finds out whether the commit stands before it says anything.
     """
     token = str(uuid.uuid4())
     lost: Exception | None = None
@@ -86,9 +86,11 @@ def _look_and_commit(database: Database, request: CommitRequest, token: str, *, 
 
 def _commit(database: Database, connection: Connection, request: CommitRequest, token: str) -> None:
     now = database.now(connection)
-    require_lease(connection, request.lease, now)
-    for append in sorted(request.appends, key=lambda a: a.table):  # one order for all, so that nobody waits in a circle
-        _require_unreserved(connection, append.table, request.write_leases, now)
+    # Rows are locked in one order by everybody, so that nobody waits in a circle.
+    for held in sorted(request.leases, key=lambda held: held.name):
+        require_lease(connection, held, now)
+    for append in sorted(request.appends, key=lambda a: a.table):
+        _require_unreserved(connection, append.table, request.leases, now)
         _swap_head(database, connection, append)
     _require_staged(connection, request)
     for append in request.appends:
@@ -101,10 +103,8 @@ def _commit(database: Database, connection: Connection, request: CommitRequest, 
     faults.reached("in-transaction")
 
 
-def require_lease(connection: Connection, held: Lease | None, now: float) -> None:
+def require_lease(connection: Connection, held: Lease, now: float) -> None:
     """Nothing if the lease is still ours by the database's clock, else `LeaseLost`; its row is locked meanwhile."""
-    if held is None:
-        return
     row = connection.execute(select(lease).where(lease.c.name == held.name).with_for_update()).one_or_none()
     if row is None or row.epoch != held.epoch or row.expires_at <= now:
         holder = row.holder if row is not None and row.epoch != held.epoch else "nobody"
@@ -112,6 +112,7 @@ def require_lease(connection: Connection, held: Lease | None, now: float) -> Non
             f"the lease '{held.name}' (epoch {held.epoch}) is no longer ours: {holder} holds it now. "
             "Nothing of this commit was written.",
             hint="run again; what another run has done meanwhile is not done twice.",
+            lease=held.name,
         )
 
 

@@ -68,7 +68,8 @@ class Leases:
             return done.rowcount == 1
 
         if not self._database.write_retrying(prolong):
-            raise LeaseLost(f"the lease '{held.name}' ran out or was taken over.", hint="run again.")
+            text = f"the lease '{held.name}' ran out or was taken over."
+            raise LeaseLost(text, hint="run again.", lease=held.name)
 
     def release(self, held: Lease) -> None:
         """Give a lease back, if it is still ours. Its epoch stays, so that it goes on growing."""

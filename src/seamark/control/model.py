@@ -206,7 +206,10 @@ class RunTotals:
 
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
-    """Everything that becomes true together. Positions and keys are written for the `outputs` of the step."""
+    """Everything that becomes true together. Positions and keys are written for the `outputs` of the step.
+
+    All `leases` must still be held: those that fence the run, and those that reserve tables for it.
+    """
 
     run: RunRecord
     appends: tuple[TableAppend, ...]
@@ -215,8 +218,7 @@ class CommitRequest:
     failed: tuple[FailedKey, ...] = ()
     covered: tuple[CoveredKey, ...] = ()
     recovered: tuple[tuple[str, str], ...] = ()  # (step, key)
-    lease: Lease | None = None
-    write_leases: tuple[Lease, ...] = ()
+    leases: tuple[Lease, ...] = ()
     outputs: str = UNKNOWN_OUTPUTS
 
 

@@ -148,7 +148,6 @@ class DiffRun:
             positions=positions,
             failed=tuple(failed.values()),
             recovered=tuple((spec.name, key) for key in cured),
-            lease=self._attempt.lease,
             batch=report.batches + 1,
         )
         batch = Batch(
@@ -163,7 +162,7 @@ class DiffRun:
             rows_in = report.rows_in + done.reading.records
             return self._attempt.record(context, mode=work.mode, rows_in=rows_in, rows_out=written)
 
-        committed = Committer(context, spec, self._attempt.files).commit(batch, record, progress)
+        committed = Committer(context, spec, self._attempt.files, [self._attempt.lease]).commit(batch, record, progress)
         self._tell(work, done, committed, failed)
 
     def _checkpoint(

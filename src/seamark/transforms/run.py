@@ -101,7 +101,7 @@ class StepRun:
         self.offsets: dict[str, float] = {}  # times up to which inputs were covered
         self._fail_fast = spec.options.fail_fast if config.fail_fast is None else config.fail_fast
         self._on_batch = on_batch
-        self._committer = Committer(context, spec, attempt.files)
+        self._committer = Committer(context, spec, attempt.files, [attempt.lease])
         self._failures: dict[str, FailedKey] | None = None  # those that stand, once this run has committed
 
     def do(self, backlog: Backlog, work: Work, *, batches_left: int = 0) -> None:
@@ -195,7 +195,7 @@ class StepRun:
         standing = self._standing_failures(backlog)
         self._failures = {key: entry for key, entry in standing.items() if key not in keys}
         done = Done(work, Results.none(self.shape), [[] for _ in self.spec.written], 0)
-        progress = Progress(recovered=tuple((self.spec.name, key) for key in sorted(keys)), lease=self.attempt.lease)
+        progress = Progress(recovered=tuple((self.spec.name, key) for key in sorted(keys)))
         batch = self._batch(backlog, done, tuple(self._failures.values()), ())
         self._committer.commit(batch, self._record(work), progress)
         self.report.batches += 1
@@ -275,7 +275,6 @@ class StepRun:
             failed=tuple(failed.values()),
             covered=covered,
             recovered=tuple((self.spec.name, key) for key in [*cured, *passed]),
-            lease=self.attempt.lease,
             batch=self.report.batches + 1,
         )
         batch = self._batch(backlog, done, tuple(left.values()), tuple(failed))

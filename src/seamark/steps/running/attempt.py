@@ -28,13 +28,11 @@ from seamark.steps.standing.diagnosis import STOPPED
 from seamark.steps.standing.moves import Mode
 from seamark.steps.standing.pins import Pin
 from seamark.tables.context import TableContext
+from seamark.tables.write.conflicts import until_first
 from seamark.tables.write.publish import Writing, writing
 from seamark.texts import record_of
 
 log = logging.getLogger("seamark.run")
-
-# How often a run plans again when others committed first; a lease keeps a second run of the step away, so it is rare.
-MOST_CONFLICTS = 5
 
 
 @dataclass
@@ -104,16 +102,12 @@ def attempt(
 
 
 def _until_it_is_first(run: Attempt, work: Callable[[Attempt], None]) -> None:
-    for number in range(1, MOST_CONFLICTS + 1):
-        try:
-            _do(run, work)
-            return
-        except (CommitConflict, PositionConflict, StagedFilesGone) as error:
-            if number == MOST_CONFLICTS:
-                raise
-            if isinstance(error, StagedFilesGone):
-                run.files.begin_anew()
-            log.info("step '%s' plans again: %s", run.report.step, error.message)
+    def plan_again(error: SeamarkError, _number: int) -> None:
+        if isinstance(error, StagedFilesGone):
+            run.files.begin_anew()
+        log.info("step '%s' plans again: %s", run.report.step, error.message)
+
+    until_first(lambda: _do(run, work), (CommitConflict, PositionConflict, StagedFilesGone), plan_again)
 
 
 def _do(run: Attempt, work: Callable[[Attempt], None]) -> None:

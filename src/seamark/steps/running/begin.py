@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from seamark.clock import commit_time
 from seamark.control import TableHead
 from seamark.ledger import DatasetKind
-from seamark.ledger.chain import ChainDraft
 from seamark.steps.running.commit import Maker
 from seamark.steps.standing.known import Known
 from seamark.tables.context import TableContext
 from seamark.tables.read.rows import TableSource
 from seamark.tables.schema.growth import grow_declared
-from seamark.tables.write.publish import Planned, Writing, begin_chain, begun_heads, declare_schema
+from seamark.tables.write.publish import Writing, begun_heads, plan_unwritten
+from seamark.tables.write.transaction import Transaction
 
 Makers = Mapping[str, Maker]
 """The step that writes each derived table."""
@@ -49,10 +48,12 @@ def _begin(
     maker = makers.get(source.name)
     for behind in maker.sources.values() if maker is not None else ():
         _begin(context, run, behind, makers, heads)
-    draft = ChainDraft(None, commit_time(context.clock, None))
-    begin_chain(draft, DatasetKind.ROOT if maker is None else DatasetKind.DERIVATIVE)
-    if maker is not None:
-        draft.add(maker.definition.set_transform({table: heads[table].dataset_id for table in maker.sources}))
-    declare_schema(draft, source.schema)
-    run.begins.append((Planned(source.name, context.files(source.name), None, None), draft))
+    beginning = Transaction(context, run)  # that the run's next commit takes along
+    part = beginning.table(source, plan_unwritten(context, source.name))
+    if maker is None:
+        part.draft(DatasetKind.ROOT)
+    else:
+        ids = {table: heads[table].dataset_id for table in maker.sources}
+        part.draft(DatasetKind.DERIVATIVE, maker.definition.set_transform(ids))
+    run.begins += beginning.drafts
     heads.update(begun_heads(run))

@@ -11,11 +11,9 @@ from typing import Protocol
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from seamark import faults
-from seamark.clock import commit_time
-from seamark.control import Position, RunRecord, TableHead
+from seamark.control import Lease, Position, RunRecord
 from seamark.errors import ChainRuleBroken, ComputeFailed, SchemaChangeRefused, SeamarkError, TableError
-from seamark.ledger import AddData, ChainState, DatasetKind, ExecuteTransform, ExecuteTransformInput, Op
+from seamark.ledger import AddData, ChainState, DatasetKind, ExecuteTransform, ExecuteTransformInput, Op, SetTransform
 from seamark.ledger.chain import ChainDraft
 from seamark.spark.frames import empty_frame
 from seamark.steps.definition.definition import Definition, is_same
@@ -26,24 +24,20 @@ from seamark.steps.standing.pins import Pin
 from seamark.tables.context import TableContext
 from seamark.tables.frame import CheckedFrame, LocalFrame, by_name
 from seamark.tables.read.rows import TableSource
-from seamark.tables.schema.table_schema import refuse_old_schema
 from seamark.tables.small import fits_on_driver
 from seamark.tables.write import compare, compare_local
-from seamark.tables.write.change import Change, FrameChange, LocalChange, NoRecords, appended_rows, stage_change
+from seamark.tables.write.change import Change, FrameChange, LocalChange, NoRecords, appended_rows
 from seamark.tables.write.publish import (
     Planned,
     Progress,
     Writing,
-    begin_chain,
     begun_heads,
     data_slice,
-    declare_schema,
     later,
-    plan_table,
-    publish,
 )
 from seamark.tables.write.slices import OpCounts
-from seamark.tables.write.stage import StagedChange, Target
+from seamark.tables.write.stage import StagedChange
+from seamark.tables.write.transaction import TablePart, Transaction
 
 MakeChange = Callable[[int | None], Change]
 """From the last record of an output, or None while it is empty, to the records that follow it."""
@@ -181,93 +175,76 @@ def _as_versions(rows: pa.Table) -> pa.Table:
 
 
 class Committer:
-    """Commits the batches of one run of a step."""
+    """Commits the batches of one run of a step, for as long as the run's leases are held."""
 
-    def __init__(self, context: TableContext, maker: Maker, run: Writing) -> None:
+    def __init__(self, context: TableContext, maker: Maker, run: Writing, leases: Sequence[Lease] = ()) -> None:
         self._context = context
         self._maker = maker
         self._run = run
+        self._leases = leases
 
     def commit(self, batch: Batch, record: Callable[[OpCounts], RunRecord], progress: Progress) -> Committed:
         """Make a batch true, all of it or nothing; `CommitConflict` if somebody else wrote an output meanwhile."""
-        maker, context = self._maker, self._context
-        planned = [plan_table(context, output.name) for output in maker.written]
-        moment = self._moment([entry.head for entry in planned])
+        maker = self._maker
+        transaction = Transaction(self._context, self._run, leases=self._leases)
+        parts = [transaction.table(output) for output in maker.written]
         staged: list[StagedChange] = []
-        for output, plan, make in zip(maker.written, planned, batch.changes, strict=True):
-            if plan.state is not None:
-                _refuse_older_read(plan, batch.checkpoint.read)
-                self._refuse_older_schema(output, plan.state)
-            staged.append(self._stage(output, plan, make, moment))
-        drafts = []
-        for output, plan, change in zip(maker.written, planned, staged, strict=True):
-            self._run.adopt_slices(plan.files, change.slices)
-            draft = self._draft(output, plan, change, batch)
-            if draft.blocks:
-                drafts.append((plan, draft))
-        faults.reached("slices-staged")
+        for part, make in zip(parts, batch.changes, strict=True):
+            _refuse_older_read(part.planned, batch.checkpoint.read)
+            self._refuse_older_schema(part)
+            staged.append(self._stage(part, make))
+        for part, change in zip(parts, staged, strict=True):
+            self._draft(part, change, batch)
         counts = sum((change.counts for change in staged[: len(maker.outputs)]), OpCounts())
-        progress = replace(progress, outputs=maker.outputs_key)
-        publish(context, self._run, record(counts), drafts, counts=counts, progress=progress)
-        added = {plan.table: (plan.last_offset, draft.state.last_offset) for plan, draft in drafts if draft.state}
+        added = transaction.commit(
+            record(counts),
+            counts={part.source.name: counts for part in parts},  # each line of the log shows those of all outputs
+            progress=replace(progress, outputs=maker.outputs_key),
+        )
         return Committed(counts, added)
 
-    def _refuse_older_schema(self, output: TableSource, state: ChainState) -> None:
+    def _refuse_older_schema(self, part: TablePart) -> None:
         """Refuse an output that grew while the batch was computed; one that grows from now on makes a conflict."""
         try:
-            refuse_old_schema(output.name, state.schema, output.schema)
+            part.refuse_old_schema()
         except SchemaChangeRefused as refusal:
             raise older_program(self._maker.name, refusal) from None
 
-    def _moment(self, heads: Sequence[TableHead | None]) -> _Moment:
-        return _Moment(self._context, max((head.system_time for head in heads if head), default=None))
-
-    def _stage(self, output: TableSource, plan: Planned, make: MakeChange, moment: _Moment) -> StagedChange:
-        target = Target(
-            table=output.name,
-            schema=output.schema,
-            folder=self._run.folder_of(output.name),
-            first_offset=plan.next_offset,
-            commit_time=moment,
-            cut=self._context.cut,
-        )
+    def _stage(self, part: TablePart, make: MakeChange) -> StagedChange:
         try:
-            return stage_change(output, target, make(plan.last_offset))
+            return part.stage(make(part.planned.last_offset))
         except ComputeFailed:
             raise
         except TableError as error:
-            raise self._maker.explain(output, error) from error
+            raise self._maker.explain(part.source, error) from error
 
-    def _draft(self, output: TableSource, plan: Planned, change: StagedChange, batch: Batch) -> ChainDraft:
-        draft = ChainDraft(plan.state, change.system_time)
-        begin_chain(draft, DatasetKind.DERIVATIVE)
-        self._define(draft)
-        declare_schema(draft, output.schema)
+    def _draft(self, part: TablePart, change: StagedChange, batch: Batch) -> None:
+        draft = part.draft(DatasetKind.DERIVATIVE, self._new_definition(part.planned))
         pieces = change.slices or (None,)
         for number, piece in enumerate(pieces, start=1):
             state = draft.state
             assert state is not None
             covered = {entry.dataset_id: entry for entry in batch.covered} if number == 1 else {}
-            part = batch.checkpoint.as_part(number, len(pieces))
+            checkpoint = batch.checkpoint.as_part(number, len(pieces))
             event = ExecuteTransform(
                 query_inputs=tuple(self._interval(draft, table, covered) for table in self._maker.sources),
                 prev_checkpoint=state.checkpoint,
                 prev_offset=state.last_offset,
                 new_data=data_slice(piece) if piece else None,
-                new_checkpoint=self._run.put_checkpoint(plan.files, part.encode()),
+                new_checkpoint=self._run.put_checkpoint(part.planned.files, checkpoint.encode()),
                 new_watermark=later(state.watermark, batch.watermark),
             )
             if not _repeats(state, event):
                 draft.add(event)
-        return draft
 
-    def _define(self, draft: ChainDraft) -> None:
-        """Add a SetTransform, if the chain does not have this definition yet."""
+    def _new_definition(self, planned: Planned) -> SetTransform | None:
+        """The step's definition as an event, if the chain does not have it yet."""
         heads = {**self._context.control.index.heads(), **begun_heads(self._run)}
         ids = {table: heads[table].dataset_id for table in self._maker.sources}
-        standing = draft.state.transform if draft.state else None
-        if standing is None or not is_same(standing, self._maker.definition, ids):
-            draft.add(self._maker.definition.set_transform(ids))
+        standing = planned.state.transform if planned.state else None
+        if standing is not None and is_same(standing, self._maker.definition, ids):
+            return None
+        return self._maker.definition.set_transform(ids)
 
     def _interval(self, draft: ChainDraft, table: str, covered: Mapping[str, Covered]) -> ExecuteTransformInput:
         """How an input goes on from where the chain has it: forward, or not at all."""
@@ -292,20 +269,6 @@ def _repeats(state: ChainState, event: ExecuteTransform) -> bool:
     checkpoint = event.new_checkpoint.physical_hash if event.new_checkpoint else None
     moves = event.new_data is not None or any(entry.new_block_hash is not None for entry in event.query_inputs)
     return not moves and checkpoint == state.checkpoint and event.new_watermark == state.watermark
-
-
-class _Moment:
-    """The time of a commit: asked for as late as can be, and then the same for all outputs."""
-
-    def __init__(self, context: TableContext, previous: datetime | None) -> None:
-        self._context = context
-        self._previous = previous
-        self._told: datetime | None = None
-
-    def __call__(self) -> datetime:
-        if self._told is None:
-            self._told = commit_time(self._context.clock, self._previous)
-        return self._told
 
 
 def older_program(step: str, refusal: SchemaChangeRefused) -> SchemaChangeRefused:

@@ -15,7 +15,7 @@ from seamark.steps.standing.pins import Pending, Pin
 from seamark.tables.context import TableContext
 from seamark.tables.read.rows import TableSource
 from seamark.tables.schema.table_schema import refuse_old_schema
-from seamark.tables.write.publish import Planned, plan_table
+from seamark.tables.write.publish import Planned, plan_table, plan_unwritten
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def _pending(
 def plan_table_at(context: TableContext, head: TableHead | None, table: str) -> Planned:
     """A table's state at a head that is known already."""
     if head is None:
-        return Planned(table, context.files(table), None, None)
+        return plan_unwritten(context, table)
     return plan_table(context, table, head)
 
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from seamark.clock import commit_time
 from seamark.control import Lease, RunRecord, TableHead
 from seamark.ledger import SetDataSchema
-from seamark.ledger.chain import ChainDraft
 from seamark.tables.context import TableContext
 from seamark.tables.read.rows import TableSource
 from seamark.tables.schema.table_schema import TableSchema, check_evolution
 from seamark.tables.write.conflicts import until_committed
-from seamark.tables.write.publish import Planned, Writing, declare_schema, plan_table, publish, writing
-from seamark.tables.write.slices import OpCounts
+from seamark.tables.write.publish import writing
+from seamark.tables.write.transaction import TablePart, Transaction
 
 
 def standing_schema(context: TableContext, head: TableHead | None) -> TableSchema | None:
@@ -43,22 +41,25 @@ def _grow(source: TableSource) -> None:
     context = source.context
 
     def attempt(leases: tuple[Lease, ...]) -> None:
-        planned = plan_table(context, source.name)
         with writing(context) as run:
-            grow_planned(source, run, planned, leases)
+            transaction = Transaction(context, run, leases=leases)
+            grow_part(transaction.table(source))
+            commit_growth(transaction, source.name)
 
-    until_committed(source, attempt)
+    until_committed(context, [source.name], attempt)
 
 
-def grow_planned(source: TableSource, run: Writing, planned: Planned, leases: tuple[Lease, ...] = ()) -> None:
-    """Commit the declared schema, and nothing else, if the chain lacks columns of it."""
-    state, context = planned.state, source.context
+def grow_part(part: TablePart) -> None:
+    """Draft the declared schema, and nothing else, if the chain lacks columns of it."""
+    state = part.planned.state
     if state is None or state.schema is None:
         return
-    if not check_evolution(source.name, TableSchema.from_ledger(state.schema), source.schema):
-        return
-    moment = commit_time(context.clock, state.system_time)
-    draft = ChainDraft(state, moment)
-    declare_schema(draft, source.schema)
-    record = RunRecord(run.run_id, source.name, "schema", moment.timestamp(), moment.timestamp(), rows_out=0)
-    publish(context, run, record, [(planned, draft)], counts=OpCounts(), write_leases=leases)
+    if check_evolution(part.source.name, TableSchema.from_ledger(state.schema), part.source.schema):
+        part.draft(state.kind)
+
+
+def commit_growth(transaction: Transaction, name: str) -> None:
+    """Commit the schemas that were drafted, if there are any; `name` is whose run it is."""
+    if transaction.drafts:
+        moment = transaction.system_time().timestamp()
+        transaction.commit(RunRecord(transaction.run.run_id, name, "schema", moment, moment, rows_out=0))

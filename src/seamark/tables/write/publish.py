@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -68,6 +68,11 @@ class Planned:
     def next_offset(self) -> int:
         """The offset of the next record."""
         return self.state.next_offset if self.state else 0
+
+
+def plan_unwritten(context: TableContext, table: str) -> Planned:
+    """A table that nobody has written to, to the caller's knowledge: if somebody has, its commit meets a conflict."""
+    return Planned(table, context.files(table), None, None)
 
 
 def plan_table(context: TableContext, table: str, known_head: TableHead | None = None) -> Planned:
@@ -144,13 +149,12 @@ def later(one: datetime | None, other: datetime | None) -> datetime | None:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a step's commit moves besides its blocks: positions, failed and recovered keys, covered keys, its lease."""
+    """What a step's commit moves besides its blocks: positions, failed and recovered keys, covered keys."""
 
     positions: tuple[Position, ...] = ()
     failed: tuple[FailedKey, ...] = ()
     covered: tuple[CoveredKey, ...] = ()
     recovered: tuple[tuple[str, str], ...] = ()  # (step, key)
-    lease: Lease | None = None
     batch: int | None = None
     outputs: str = UNKNOWN_OUTPUTS  # which outputs all of this is about
 
@@ -161,12 +165,15 @@ def publish(
     record: RunRecord,
     drafts: Sequence[tuple[Planned, ChainDraft]],
     *,
-    counts: OpCounts,
-    write_leases: tuple[Lease, ...] = (),
+    counts: Mapping[str, OpCounts] | None = None,
+    leases: tuple[Lease, ...] = (),
     progress: Progress | None = None,
 ) -> None:
-    """Make drafted blocks true, all of them or none, with the chains that the run begins, and mirror the heads."""
-    progress = progress or Progress()
+    """Make drafted blocks true, all of them or none, with the chains that the run begins, and mirror the heads.
+
+    `counts` is what the log shows per table.
+    """
+    progress, counts = progress or Progress(), counts or {}
     together = [*run.begins, *drafts]
     begun = {head.dataset_id: head.head_hash for head in begun_heads(run).values()}
     for planned, draft in together:
@@ -183,8 +190,7 @@ def publish(
             failed=progress.failed,
             covered=progress.covered,
             recovered=progress.recovered,
-            lease=progress.lease,
-            write_leases=write_leases,
+            leases=leases,
             outputs=progress.outputs,
         )
     )
@@ -195,7 +201,7 @@ def publish(
         _mirror_if_possible(context, planned)
     faults.reached("mirrored")
     for number, append in enumerate(appends[len(together) - len(drafts) :]):
-        _log_commit(record, append, counts, progress, names_failures=number == 0)
+        _log_commit(record, append, counts.get(append.table, OpCounts()), progress, names_failures=number == 0)
 
 
 def _mirror_if_possible(context: TableContext, planned: Planned) -> None:

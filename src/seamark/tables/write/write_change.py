@@ -1,32 +1,22 @@
-"""Writing a table: plan on the head, find out what changes, stage it, commit it; and again if somebody was faster."""
+"""Writing tables: plan on the heads, find out what changes, stage it, commit it; and again if somebody was faster."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from seamark import faults
-from seamark.clock import commit_time
 from seamark.control import Lease, RunRecord
 from seamark.ledger import DatasetKind, SourceState
 from seamark.ledger.chain import ChainDraft
+from seamark.tables.context import TableContext
 from seamark.tables.read.rows import TableSource
-from seamark.tables.schema.growth import grow_planned
-from seamark.tables.schema.table_schema import refuse_old_schema
-from seamark.tables.write.change import Change, stage_change
+from seamark.tables.schema.growth import commit_growth, grow_part
+from seamark.tables.write.change import Change
 from seamark.tables.write.conflicts import until_committed
-from seamark.tables.write.publish import (
-    Planned,
-    Writing,
-    add_data,
-    begin_chain,
-    declare_schema,
-    plan_table,
-    publish,
-    writing,
-)
-from seamark.tables.write.stage import StagedChange, Target
+from seamark.tables.write.publish import Planned, add_data, writing
+from seamark.tables.write.stage import StagedChange
+from seamark.tables.write.transaction import TablePart, Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +45,15 @@ class Advance:
 NOTHING_ELSE = Advance()
 
 
+@dataclass(frozen=True, slots=True)
+class TableWrite:
+    """A write of one table: how its change is found from where the table stands, and what moves besides."""
+
+    source: TableSource
+    make_change: Callable[[Planned], Change]
+    advance: Advance = NOTHING_ELSE
+
+
 def write_change(
     source: TableSource, mode: str, make_change: Callable[[Planned], Change], advance: Advance = NOTHING_ELSE
 ) -> Commit | None:
@@ -62,51 +61,52 @@ def write_change(
 
     It is asked again, on the new head, whenever somebody else commits first.
     """
-    return until_committed(source, lambda leases: _attempt(source, mode, make_change, advance, leases))
+    write = TableWrite(source, make_change, advance)
+    return write_changes(source.context, source.name, mode, [write]).get(source.name)
 
 
-def _attempt(
-    source: TableSource,
-    mode: str,
-    make_change: Callable[[Planned], Change],
-    advance: Advance,
-    leases: tuple[Lease, ...],
-) -> Commit | None:
-    context = source.context
-    started = context.clock.now().timestamp()
-    planned = plan_table(context, source.name)
-    refuse_old_schema(source.name, planned.state.schema if planned.state else None, source.schema)
-    with writing(context) as run:
-        staged = _stage(source, run, planned, make_change(planned))
-        if not staged.slices and not _advances(planned, advance):
-            grow_planned(source, run, planned, leases)
-            return None
-        run.adopt_slices(planned.files, staged.slices)
-        faults.reached("slices-staged")
-        draft = _draft(source, planned, staged, advance)
-        record = RunRecord(
-            run_id=run.run_id,
-            step=source.name,
-            mode=mode,
-            started=started,
-            ended=context.clock.now().timestamp(),
-            rows_out=staged.counts.records,
-        )
-        publish(context, run, record, [(planned, draft)], counts=staged.counts, write_leases=leases)
-        return _commit(source, draft, staged)
+def write_changes(
+    context: TableContext, name: str, mode: str, writes: Sequence[TableWrite], *, leases: Sequence[Lease] = ()
+) -> dict[str, Commit]:
+    """Commit changes of several tables at once, with one time: all of them or none, and only while `leases` are held.
+
+    Gives what was done to each table in which something differs. `name` is whose run it is, for the record of runs. All
+    changes are asked for again, on the new heads, whenever somebody else commits first to one of the tables.
+    """
+
+    def attempt(reserved: tuple[Lease, ...]) -> dict[str, Commit]:
+        with writing(context) as run:
+            return _write(Transaction(context, run, leases=(*leases, *reserved)), name, mode, writes)
+
+    return until_committed(context, [write.source.name for write in writes], attempt)
 
 
-def _stage(source: TableSource, run: Writing, planned: Planned, change: Change) -> StagedChange:
-    previous = planned.head.system_time if planned.head else None
-    target = Target(
-        table=source.name,
-        schema=source.schema,
-        folder=run.folder_of(source.name),
-        first_offset=planned.next_offset,
-        commit_time=lambda: commit_time(source.context.clock, previous),
-        cut=source.context.cut,
+def _write(transaction: Transaction, name: str, mode: str, writes: Sequence[TableWrite]) -> dict[str, Commit]:
+    clock = transaction.context.clock
+    started = clock.now().timestamp()
+    parts = [(write, transaction.table(write.source)) for write in writes]
+    for _, part in parts:
+        part.refuse_old_schema()
+    written: list[tuple[TablePart, StagedChange, ChainDraft]] = []
+    staged = [(write, part, part.stage(write.make_change(part.planned))) for write, part in parts]
+    for write, part, change in staged:
+        if change.slices or _advances(part.planned, write.advance):
+            written.append((part, change, _draft(part, change, write.advance)))
+        else:
+            grow_part(part)
+    if not written:
+        commit_growth(transaction, name)
+        return {}
+    record = RunRecord(
+        run_id=transaction.run.run_id,
+        step=name,
+        mode=mode,
+        started=started,
+        ended=clock.now().timestamp(),
+        rows_out=sum(change.counts.records for _, change, _ in written),
     )
-    return stage_change(source, target, change)
+    transaction.commit(record)
+    return {part.source.name: _commit(part.source, draft, change) for part, change, draft in written}
 
 
 def _advances(planned: Planned, advance: Advance) -> bool:
@@ -118,10 +118,8 @@ def _advances(planned: Planned, advance: Advance) -> bool:
     return advance.source_state is not None and (state is None or advance.source_state != state.source_state)
 
 
-def _draft(source: TableSource, planned: Planned, staged: StagedChange, advance: Advance) -> ChainDraft:
-    draft = ChainDraft(planned.state, staged.system_time)
-    begin_chain(draft, DatasetKind.ROOT)
-    declare_schema(draft, source.schema)
+def _draft(part: TablePart, staged: StagedChange, advance: Advance) -> ChainDraft:
+    draft = part.draft(DatasetKind.ROOT)
     newest = max((s.newest_event_time for s in staged.slices if s.newest_event_time is not None), default=None)
     watermark = advance.watermark if advance.watermark is not None else newest
     add_data(draft, staged.slices, watermark=watermark, source_state=advance.source_state)
