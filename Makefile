@@ -34,7 +34,7 @@ fmt: setup ## Format the code and fix what can be fixed
 	@$(IN_ROOT) "$(BIN)/ruff" check --fix .
 	@$(IN_ROOT) "$(BIN)/ruff" format .
 
-bench: setup ## Measure against other systems (well over half an hour)
+bench: setup ## Measure against other systems (up to half an hour)
 	@$(IN_ROOT) "$(BIN)/python" -m bench
 
 pins: setup ## Write the versions that are installed to requirements/all.txt

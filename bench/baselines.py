@@ -8,7 +8,10 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from bench.blog import lines, loud
+from bench.blog import Blog, lines, loud
+from bench.measure import seconds
+
+CHANGED_POSTS = 1_000
 
 
 class HandWrittenFeed:
@@ -57,15 +60,15 @@ class HandWrittenFeed:
             changed.append(self._rows("posts").join(F.broadcast(users), "user_id", "left_semi").select("post_id"))
         if not changed:
             return None
-        return self._at_hand((changed[0] if len(changed) == 1 else changed[0].union(changed[1])).distinct())
+        return self._in_memory((changed[0] if len(changed) == 1 else changed[0].union(changed[1])).distinct())
 
     def _computed(self, keys: DataFrame) -> DataFrame:
         """The lines of these keys; a key whose post is gone has `there` not set."""
-        posts = self._at_hand(self._rows("posts").join(F.broadcast(keys), "post_id", "left_semi"))
+        posts = self._in_memory(self._rows("posts").join(F.broadcast(keys), "post_id", "left_semi"))
         users = posts.select(F.col("user_id").alias("id")).distinct()
         profiles = self._rows("profiles").join(F.broadcast(users), "id", "left_semi")
         computed = lines(posts, F.broadcast(profiles)).withColumn("there", F.lit(True))
-        return self._at_hand(keys.join(F.broadcast(computed), "post_id", "left"))
+        return self._in_memory(keys.join(F.broadcast(computed), "post_id", "left"))
 
     def _merge(self, computed: DataFrame) -> None:
         merge = self._table("feed").alias("t").merge(F.broadcast(computed).alias("c"), "t.post_id = c.post_id")
@@ -73,7 +76,7 @@ class HandWrittenFeed:
         merge = merge.whenMatchedUpdate("NOT (t.line <=> c.line)", {"line": "c.line"})
         merge.whenNotMatchedInsert("c.there", {"post_id": "c.post_id", "line": "c.line"}).execute()
 
-    def _at_hand(self, frame: DataFrame) -> DataFrame:
+    def _in_memory(self, frame: DataFrame) -> DataFrame:
         """A small frame, computed once and held by the driver."""
         return self.spark.createDataFrame(frame.toArrow())
 
@@ -100,3 +103,16 @@ class HandWrittenFeed:
 def plain_map(spark: SparkSession, parquet: Path, delta: Path) -> None:
     """Read Parquet, compute, write Delta: no keys, no history, no hashes."""
     loud(spark.read.parquet(str(parquet))).write.format("delta").mode("overwrite").save(str(delta))
+
+
+def round_of_changed_posts(ours: Blog, theirs: HandWrittenFeed) -> tuple[float, float]:
+    """The same posts changed in both, and how long each takes to follow; both must come to the same rows."""
+    changed = ours.edit_posts(CHANGED_POSTS)
+    frame = ours.spark.createDataFrame(changed)
+    theirs.upsert("posts", "post_id", frame)
+    times = seconds(ours.run), seconds(theirs.run)
+    keys = changed.select(["post_id"])
+    mine, other = ours.feed.get_data(keys), theirs.rows(ours.spark.createDataFrame(keys))
+    if sorted(mine.collect()) != sorted(other.select(*mine.columns).collect()):
+        raise RuntimeError("Seamark and the pipeline written by hand differ in what they made.")
+    return times

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import operator
+import os
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal
 
 _BOUNDS = {"≤": operator.le, "≥": operator.ge, "=": operator.eq}
 
-F = TypeVar("F", bound=Callable[..., object])
+# BENCH_SCALE=100 makes everything a hundred times smaller: to try the bench itself, not to quote a figure.
+SCALE = int(os.environ.get("BENCH_SCALE", "1"))
+
+
+def scaled(rows: int, least: int = 10_000) -> int:
+    """A number of rows, made smaller as the scale says, but not so small that a figure loses its sense."""
+    return max(rows // SCALE, min(rows, least))
 
 
 @dataclass(frozen=True)
@@ -24,25 +31,24 @@ class Figure:
     ours: str
     theirs: str
     value: float
-    reach: float
+    reach: float | None  # None for a figure without a goal
     unit: str = "×"
     bound: Literal["≤", "≥", "="] = "≤"
 
     @property
     def is_met(self) -> bool:
         """Whether the figure is within reach."""
-        return _BOUNDS[self.bound](self.value, self.reach)
+        return self.reach is None or _BOUNDS[self.bound](self.value, self.reach)
+
+    @property
+    def shown_reach(self) -> str:
+        """What we mean to reach, for people."""
+        return "" if self.reach is None else f"{self.bound} {self.reach:g}{'' if self.is_met else ', not reached'}"
 
 
 def name_of(figure: Callable[..., object]) -> str:
     """What a figure is asked for by: `first-run`."""
     return figure.__name__.replace("_", "-")
-
-
-def chosen(figures: Iterable[F], wanted: Sequence[str]) -> list[F]:
-    """The wanted figures in their order, or all of them."""
-    names = {name.replace("_", "-") for name in wanted}
-    return [figure for figure in figures if not names or name_of(figure) in names]
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -65,6 +71,18 @@ def best_of(rounds: Iterable[tuple[float, ...]]) -> list[float]:
 def ratio(work: str, ours: float, theirs: float, reach: float) -> Figure:
     """A figure that compares two times."""
     return Figure(work, f"{ours:.2f} s", f"{theirs:.2f} s", ours / theirs, reach)
+
+
+def rate(work: str, ours: float, theirs: float, reach: float) -> Figure:
+    """A figure that compares two rates."""
+    return Figure(work, f"{ours:,.0f} rows/s", f"{theirs:,.0f} rows/s", ours / theirs, reach, bound="≥")
+
+
+def shown(rows: int) -> str:
+    """A number of rows for people: 10 M, 100 k, 1 000."""
+    if rows >= 1_000_000:
+        return f"{rows / 1_000_000:g} M"
+    return f"{rows // 1_000} k" if rows >= 10_000 else f"{rows:,}".replace(",", " ")
 
 
 class PeakMemory:

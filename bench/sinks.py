@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import chdb.session
@@ -12,12 +11,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import seamark as sm
-from bench.foundation import store
-from bench.measure import Figure, best_of, chosen, seconds
+from bench.measure import Figure, best_of, scaled, seconds
+from bench.people import store
+from bench.stores import Bench
 
-# BENCH_SCALE=100 makes everything a hundred times smaller: to try the bench itself, not to quote a figure.
-RECORDS = max(4_000_000 // int(os.environ.get("BENCH_SCALE", "1")), 10_000)
-ROUNDS = 5
+RECORDS = scaled(4_000_000)
+ROUNDS = 3
 
 LOG = "VisitID long, Sign tinyint, Version long, title string, revenue double, start_time timestamp"
 COLUMNS = "VisitID, Sign, Version, title, revenue, start_time"
@@ -28,21 +27,14 @@ PLAIN = """
 """
 
 
-def run(spark: SparkSession, folder: Path, wanted: Sequence[str] = ()) -> Iterator[Figure]:
-    """The wanted figures, or all of them, one after another."""
-    for figure in chosen(FIGURES, wanted):
-        yield from figure(spark, folder / "sinks")
-        shutil.rmtree(folder / "sinks", ignore_errors=True)
-
-
-def embedded_sink(spark: SparkSession, folder: Path) -> Iterator[Figure]:
+def embedded_sink(bench: Bench, folder: Path) -> Iterator[Figure]:
     """4 M records of a diff's log against one INSERT … SELECT FROM file() of all the slices.
 
     As one would write it; and with the one setting that spares the sink some work: rows are not merged on insert.
     """
-    ds = store(folder, spark)
+    ds = store(folder, bench.spark)
     log = ds.table("visits_log", LOG)
-    log.append(records(spark))
+    log.append(records(bench.spark))
     slices = ds.control.index.slices("visits_log", after=None, upto=None)
     names = ",".join(str(entry.slice_hash) for entry in slices)
     files = f"{ds.warehouse.absolute()}/visits_log/data/{{{names}}}"
@@ -92,6 +84,3 @@ def read_plainly(folder: Path, files: str, number: int, settings: str = "") -> f
     shutil.rmtree(place)
     assert count == RECORDS, "the engine took all the files"
     return took
-
-
-FIGURES = (embedded_sink,)
