@@ -16,7 +16,7 @@ from tests.support import SUPPORT
 from seamark import DataStore, faults
 from seamark.control import Control
 from seamark.errors import CommitConflict, LeaseHeld, SchemaChangeRefused, StagedFilesGone
-from seamark.tables.read.rows import TableSource
+from seamark.tables.read.source import TableSource
 from seamark.tables.write.change import LocalChange, appended_rows
 from seamark.tables.write.conflicts import until_committed
 from seamark.tables.write.write_change import write_change

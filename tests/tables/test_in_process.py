@@ -17,9 +17,10 @@ import seamark as sm
 from seamark.spark.frames import arrow_rows
 from seamark.tables.frame import quoted
 from seamark.tables.read import duck
+from seamark.tables.read.choice import choose_values
 from seamark.tables.read.delta_log import DeltaLog
 from seamark.tables.read.in_process import first_base_rows, read_base_keys
-from seamark.tables.read.rows import choose_values, read_base
+from seamark.tables.read.rows import read_base
 
 NAN = float("nan")
 DAYS = [date(1, 1, 1), date(1582, 10, 4), date(1582, 10, 15), date(1969, 12, 31), date(2024, 2, 29), date(9999, 12, 31)]

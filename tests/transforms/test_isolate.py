@@ -12,7 +12,7 @@ from seamark.errors import FunctionFailed
 from seamark.steps.rows.scope import KeyValues
 from seamark.steps.running.blame import KeyTrouble
 from seamark.tables.frame import LocalFrame
-from seamark.tables.read.rows import TableSource
+from seamark.tables.read.source import TableSource
 from seamark.tables.schema.table_schema import declare
 from seamark.transforms.compute.gather import Gathered
 from seamark.transforms.compute.isolate import MOST_CALLS, compute_isolating

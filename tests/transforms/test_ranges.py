@@ -9,7 +9,7 @@ import pytest
 
 import seamark as sm
 from seamark.steps.rows.scope import AllKeys
-from seamark.tables.read.rows import stored_bytes
+from seamark.tables.read.snapshot import snapshot_at
 from seamark.transforms.keys import ranges
 from seamark.transforms.keys.ranges import keys_a_range
 
@@ -49,7 +49,7 @@ def test_a_range_holds_as_many_keys_as_was_said_or_as_fit(
     monkeypatch.setattr(ranges, "RANGE_KEYS", most_keys)
     monkeypatch.setattr(ranges, "PANDAS_RANGE_KEYS", 100)
     if of_bytes is not None:
-        size = stored_bytes(numbers.source, upto=ROWS - 1)
+        size = snapshot_at(numbers.source, ROWS - 1).stored_bytes()
         monkeypatch.setattr(ranges, "RANGE_BYTES", -(-size // of_bytes))
     spec = store.step("copy").spec
 

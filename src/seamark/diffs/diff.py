@@ -38,7 +38,8 @@ from seamark.tables.context import TableContext
 from seamark.tables.frame import SparkFrame
 from seamark.tables.frames import check_frame
 from seamark.tables.ordering import comparable
-from seamark.tables.read.rows import choose_values, read_changes
+from seamark.tables.read.choice import choose_values
+from seamark.tables.read.records import read_changes
 from seamark.tables.schema.growth import grow_declared
 from seamark.tables.schema.table_schema import TableSchema
 from seamark.tables.table import Table

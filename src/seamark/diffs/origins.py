@@ -17,7 +17,8 @@ from seamark.steps.past.why import Found, first_rows
 from seamark.steps.rows.fetch import OFFSET
 from seamark.tables.context import TableContext
 from seamark.tables.frame import SparkFrame, quoted
-from seamark.tables.read.rows import choose_values, read_changes
+from seamark.tables.read.choice import choose_values
+from seamark.tables.read.records import read_changes
 
 
 def log_records(

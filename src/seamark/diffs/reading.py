@@ -29,7 +29,10 @@ from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
 from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame, quoted
 from seamark.tables.ordering import distinct
-from seamark.tables.read.rows import TableSource, all_of, count_records, read_changes, read_images
+from seamark.tables.read.choice import all_of
+from seamark.tables.read.records import count_records, read_changes
+from seamark.tables.read.rows import read_images
+from seamark.tables.read.source import TableSource
 from seamark.tables.read.to_driver import collect_small
 from seamark.tables.small import fits_on_driver
 

@@ -16,7 +16,7 @@ from seamark.steps.past.checkpoint import Checkpoint
 from seamark.steps.past.history import PastCommit
 from seamark.steps.past.replay import Shared, replay_commits
 from seamark.tables.context import TableContext
-from seamark.tables.read.rows import TableSource
+from seamark.tables.read.source import TableSource
 from seamark.tables.write.change import stage_change
 from seamark.tables.write.stage import StagedChange, Target
 

@@ -37,7 +37,7 @@ from seamark.steps.standing.moves import Mode
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
 from seamark.tables.frame import SparkFrame
-from seamark.tables.read.rows import TableSource
+from seamark.tables.read.source import TableSource
 from seamark.tables.write.change import Change, NoRecords, spark_errors_explained
 from seamark.tables.write.publish import Progress
 from seamark.tables.write.slices import OpCounts

@@ -9,7 +9,8 @@ from pyspark.sql import functions as F
 
 from seamark.diffs.declare.spec import DiffSpec
 from seamark.tables.frame import CheckedFrame, quoted
-from seamark.tables.read.rows import TableSource, all_of
+from seamark.tables.read.choice import all_of
+from seamark.tables.read.source import TableSource
 
 
 def as_frame(source: TableSource, rows: CheckedFrame) -> DataFrame:

@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from seamark.errors import UsedWrongly
 from seamark.facts.tables import check_names, kind_of
 from seamark.facts.values import key_values
 from seamark.facts.versions import diff_named
-from seamark.spark.frames import arrow_rows
+from seamark.spark.frames import arrow_rows, in_utc
 from seamark.store import DataStore
 from seamark.tables import Table
 from seamark.tables.frame import quoted
+from seamark.tables.frames import check_frame
+from seamark.tables.read.choice import EVERYTHING, choose_values
+from seamark.tables.read.few_rows import read_few, read_first
+from seamark.tables.read.rows import rows_of
+from seamark.tables.read.snapshot import Snapshot, check_as_of, snapshot_at
 from seamark.tables.schema.types import spark_name
 
 
@@ -40,7 +47,7 @@ class TableRows:
 
 
 def read_rows(store: DataStore, name: str, *, limit: int, as_of: int | None, key: Sequence[str] = ()) -> TableRows:
-    """Schema, key and the first rows of a table, by key, or the row with one key; an empty table needs no Spark.
+    """Schema, key and the first rows of a table, by key, or the row with one key; few rows need no Spark.
 
     By the name of a diff, its state is meant.
     """
@@ -49,36 +56,42 @@ def read_rows(store: DataStore, name: str, *, limit: int, as_of: int | None, key
         name = diff.state.name
     check_names(store, [name])
     table = store.table(name)
-    wanted = _key_values(table, key) if key else None
+    wanted = _key_row(table, key) if key else None
     last = table.head.offset
-    is_empty = last is None and as_of is None
-    rows = [] if is_empty else _first_rows(table, limit + 1, as_of, wanted)
+    upto = last if as_of is None else check_as_of(table.source, as_of, last)
+    rows = _first_rows(snapshot_at(table.source, upto), limit + 1, wanted)
     return TableRows(
         table=name,
         kind=kind_of(store.control.index.head(name)),
         key=table.key,
         event_time=table.schema.event_time,
         columns=tuple(ColumnLine(c.name, spark_name(c.type), c.nullable) for c in table.schema.columns),
-        as_of=last if as_of is None else as_of,
+        as_of=upto,
         rows=tuple(rows[:limit]),
         more=len(rows) > limit,
     )
 
 
-def _key_values(table: Table, given: Sequence[str]) -> dict[str, object]:
+def _key_row(table: Table, given: Sequence[str]) -> pa.Table:
     """A key as the command line gives it: `post_id=1`, or `1` where the key is one column."""
     if not table.key:
         raise UsedWrongly(
             f"table '{table.name}' is append-only: its records have no key to ask by.", hint="leave --key out."
         )
     values = key_values(given, {c: table.schema.column(c).type for c in table.key}, f"table '{table.name}'")
-    return dict(values)
+    return check_frame(table.name, table.schema, [dict(values)], only_key=True).to_arrow()
 
 
-def _first_rows(
-    table: Table, count: int, as_of: int | None, key: Mapping[str, object] | None
-) -> list[dict[str, object]]:
-    rows = table.rows(as_of) if key is None else table.get_data([key])
-    ordered = rows.orderBy(*[quoted(column) for column in table.key]) if table.key else rows
-    found: list[dict[str, object]] = arrow_rows(ordered.limit(count)).to_pylist()
-    return found
+def _first_rows(snapshot: Snapshot, count: int, wanted: pa.Table | None) -> list[dict[str, object]]:
+    names = list(snapshot.source.schema.names)
+    few = read_first(snapshot, count) if wanted is None else read_few(snapshot, wanted, names)
+    found = few.select(names) if few is not None else _first_in_spark(snapshot, count, wanted)
+    rows: list[dict[str, object]] = in_utc(found).slice(0, count).to_pylist()
+    return rows
+
+
+def _first_in_spark(snapshot: Snapshot, count: int, wanted: pa.Table | None) -> pa.Table:
+    source = snapshot.source
+    rows = rows_of(snapshot, EVERYTHING if wanted is None else choose_values(source, wanted))
+    key = [quoted(column) for column in source.schema.key]
+    return arrow_rows((rows.orderBy(*key) if key else rows).limit(count))

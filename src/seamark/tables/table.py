@@ -13,12 +13,18 @@ import pyarrow as pa
 from seamark.control import TableHead
 from seamark.errors import NOTHING_WRITTEN, InvalidSchema, WrongVerb
 from seamark.ledger import DatasetKind
+from seamark.spark.frames import spark_frame
 from seamark.tables.care.fold import FoldReport, fold_table
 from seamark.tables.computed import computed, in_files
 from seamark.tables.context import TableContext
 from seamark.tables.frame import CheckedFrame
 from seamark.tables.frames import check_frame
-from seamark.tables.read.rows import TableSource, check_as_of, read_changes, read_rows
+from seamark.tables.read.few_rows import read_few
+from seamark.tables.read.in_process import OFFSET
+from seamark.tables.read.records import read_changes
+from seamark.tables.read.rows import rows_of
+from seamark.tables.read.snapshot import check_as_of, snapshot_at
+from seamark.tables.read.source import TableSource
 from seamark.tables.schema.table_schema import TableSchema
 from seamark.tables.write.change import (
     Change,
@@ -219,13 +225,19 @@ class Table:
         """The current rows as a Spark frame, or those that stood after the record `as_of`, the end of a commit."""
         last = self.head.offset
         upto = last if as_of is None else check_as_of(self._source, as_of, last)
-        return read_rows(self._source, upto=upto)
+        return rows_of(snapshot_at(self._source, upto))
 
     def get_data(self, idx: Frame) -> DataFrame:
-        """The rows for a frame of keys, each once."""
+        """The rows for a frame of keys, each once. Of few keys in memory they are read at once, and without a job."""
         self._only_keyed("get_data", "rows")
         keys = check_frame(self.name, self.schema, idx, only_key=True)
-        return read_rows(self._source, upto=self.head.offset, choice=checked_choice(self._source, keys))
+        snapshot = snapshot_at(self._source, self.head.offset)
+        if keys.in_memory is not None:
+            few = read_few(snapshot, keys.in_memory.select(list(self.key)), self.schema.names)
+            if few is not None:
+                session = self._source.context.session()
+                return spark_frame(session, few.drop_columns([OFFSET]), self.schema.spark_read())
+        return rows_of(snapshot, checked_choice(self._source, keys))
 
     def changes(self, after: int | None = None, upto: int | None = None) -> DataFrame:
         """The records with after < offset <= upto, in order: offset, op, both times, and the table's columns."""

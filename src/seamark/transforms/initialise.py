@@ -17,7 +17,9 @@ from seamark.steps.standing.own_rows import adopt_rows
 from seamark.steps.standing.pins import Pending
 from seamark.tables.context import TableContext
 from seamark.tables.frame import quoted
-from seamark.tables.read.rows import all_of, read_images, read_slices
+from seamark.tables.read.choice import all_of
+from seamark.tables.read.records import read_slices
+from seamark.tables.read.rows import read_images
 from seamark.transforms.backlog import Backlog, backlog_of
 from seamark.transforms.declare.shape import Input, Shape
 from seamark.transforms.declare.spec import StepSpec

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from seamark.steps.definition.definition import Definition
 from seamark.steps.past.history import PastCommit, stored_source
 from seamark.tables.context import TableContext
-from seamark.tables.read.rows import TableSource
+from seamark.tables.read.source import TableSource
 from seamark.transforms.declare.shape import Input, Shape
 from seamark.transforms.keys.tracking import keys_table_name
 

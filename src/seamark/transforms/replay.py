@@ -20,7 +20,7 @@ from seamark.steps.running.commit import change_of
 from seamark.tables.context import TableContext
 from seamark.tables.frame import CheckedFrame, LocalFrame, Session, by_name
 from seamark.tables.kinds import kind_of
-from seamark.tables.read.rows import TableSource
+from seamark.tables.read.source import TableSource
 from seamark.tables.write.change import stage_change
 from seamark.tables.write.stage import StagedChange, Target, stage_nothing
 from seamark.transforms.compute.call import Results, call

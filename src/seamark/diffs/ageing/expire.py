@@ -42,7 +42,9 @@ from seamark.steps.rows.scope import KeyFrame, KeyValues, Scope
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
 from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame, by_name, quoted
-from seamark.tables.read.rows import KeyChoice, read_images, read_rows
+from seamark.tables.read.choice import KeyChoice
+from seamark.tables.read.rows import read_images, rows_of
+from seamark.tables.read.snapshot import snapshot_at
 from seamark.tables.schema.ddl import UTC_MICROS
 
 # A look goes at least this share of the time to live beyond the horizon, to see when the next visit will be due.
@@ -206,7 +208,7 @@ class Expiry:
         name = self.spec.ttl.column
         time = F.col(quoted(name))
         if self.rebuilds:
-            rows = read_rows(self.spec.state, upto=self.state).where(time.isNotNull())
+            rows = rows_of(snapshot_at(self.spec.state, self.state)).where(time.isNotNull())
         else:
             in_range = time < literal(self.spec.ttl_type, upto)
             if self.since is not None and self.since > EARLIEST:

@@ -29,7 +29,10 @@ from seamark.steps.rows.fetch import OFFSET, read_for
 from seamark.steps.rows.scope import KeyValues
 from seamark.tables.frame import LocalFrame, quoted
 from seamark.tables.ordering import comparable
-from seamark.tables.read.rows import TableSource, all_of, choose_values, read_images, read_slices
+from seamark.tables.read.choice import all_of, choose_values
+from seamark.tables.read.records import read_slices
+from seamark.tables.read.rows import read_images
+from seamark.tables.read.source import TableSource
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from seamark.diffs.compute.news import versions_told
 from seamark.diffs.compute.visit_columns import WIDE_BY_VERSION
 from seamark.diffs.declare.spec import DiffSpec
 from seamark.tables.frame import quoted
-from seamark.tables.read.rows import all_of
+from seamark.tables.read.choice import all_of
 
 
 def with_wide(spec: DiffSpec, visits: DataFrame, rows: DataFrame) -> DataFrame:

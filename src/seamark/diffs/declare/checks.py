@@ -25,7 +25,7 @@ from seamark.diffs.declare.spec import (
 )
 from seamark.errors import UnknownColumn, did_you_mean
 from seamark.steps.definition.signature import call_misfit
-from seamark.tables.read.rows import TableSource
+from seamark.tables.read.source import TableSource
 from seamark.tables.schema.table_schema import Column, check_table_name
 from seamark.tables.schema.types import spark_name
 from seamark.tables.table import Table, TableOrName

@@ -22,7 +22,7 @@ from seamark.steps.definition.definition import Definition, FunctionText, functi
 from seamark.steps.definition.lookup import closure_of
 from seamark.steps.running.run_config import OnChange
 from seamark.tables.kinds import DIFF
-from seamark.tables.read.rows import TableSource
+from seamark.tables.read.source import TableSource
 from seamark.tables.schema.ddl import UTC_MICROS
 from seamark.tables.schema.table_schema import Column, TableSchema
 

@@ -11,7 +11,7 @@ from seamark.ledger import ExecuteTransform, SetDataSchema, SetTransform
 from seamark.steps.definition.definition import Definition, from_chain
 from seamark.steps.past.checkpoint import Checkpoint, decode
 from seamark.tables.context import TableContext
-from seamark.tables.read.rows import TableSource
+from seamark.tables.read.source import TableSource
 from seamark.tables.schema.table_schema import TableSchema
 
 _EVENT = ExecuteTransform.__name__

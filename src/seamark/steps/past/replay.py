@@ -21,7 +21,7 @@ from seamark.steps.past.checkpoint import Checkpoint
 from seamark.steps.past.history import PastCommit, past_commits, stored_source
 from seamark.steps.past.replay_compare import Difference, Skipped, first_difference
 from seamark.tables.context import TableContext
-from seamark.tables.read.rows import TableSource
+from seamark.tables.read.source import TableSource
 from seamark.tables.write.publish import writing
 from seamark.tables.write.stage import StagedChange, Target
 

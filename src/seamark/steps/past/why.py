@@ -19,7 +19,7 @@ from seamark.steps.standing.moves import Mode
 from seamark.tables.context import TableContext
 from seamark.tables.frame import CheckedFrame
 from seamark.tables.frames import check_frame
-from seamark.tables.read.rows import TableSource
+from seamark.tables.read.source import TableSource
 from seamark.tables.read.to_driver import first_small
 from seamark.tables.schema.table_schema import check_columns
 

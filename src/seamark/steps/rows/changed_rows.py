@@ -8,7 +8,8 @@ from seamark.steps.rows.changelist import Recipe
 from seamark.steps.rows.fetch import read_interval
 from seamark.steps.rows.pandas_rows import to_pandas
 from seamark.tables.ordering import distinct
-from seamark.tables.read.rows import TableSource, read_changes
+from seamark.tables.read.records import read_changes
+from seamark.tables.read.source import TableSource
 
 if TYPE_CHECKING:
     pass

@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 from seamark.spark.frames import arrow_rows, spark_frame
 from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame, quoted
 from seamark.tables.ordering import comparable, sortable
-from seamark.tables.read.rows import EVERYTHING, KeyChoice, TableSource, all_of, choose_values, literal
+from seamark.tables.read.choice import EVERYTHING, KeyChoice, all_of, choose_values, literal
+from seamark.tables.read.source import TableSource
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from seamark.ledger import DatasetKind
 from seamark.steps.running.commit import Maker
 from seamark.steps.standing.known import Known
 from seamark.tables.context import TableContext
-from seamark.tables.read.rows import TableSource
+from seamark.tables.read.source import TableSource
 from seamark.tables.schema.growth import grow_declared
 from seamark.tables.write.publish import Writing, begun_heads, plan_unwritten
 from seamark.tables.write.transaction import Transaction

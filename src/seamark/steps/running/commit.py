@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 
 from seamark.control import Lease, Position, RunRecord
 from seamark.errors import ChainRuleBroken, ComputeFailed, SchemaChangeRefused, SeamarkError, TableError
-from seamark.ledger import AddData, ChainState, DatasetKind, ExecuteTransform, ExecuteTransformInput, Op, SetTransform
+from seamark.ledger import AddData, ChainState, DatasetKind, ExecuteTransform, ExecuteTransformInput, SetTransform
 from seamark.ledger.chain import ChainDraft
 from seamark.spark.frames import empty_frame
 from seamark.steps.definition.definition import Definition, is_same
@@ -23,7 +23,7 @@ from seamark.steps.rows.scope import KeyValues, Scope
 from seamark.steps.standing.pins import Pin
 from seamark.tables.context import TableContext
 from seamark.tables.frame import CheckedFrame, LocalFrame, by_name
-from seamark.tables.read.rows import TableSource
+from seamark.tables.read.source import TableSource
 from seamark.tables.small import fits_on_driver
 from seamark.tables.write import compare, compare_local
 from seamark.tables.write.change import Change, FrameChange, LocalChange, NoRecords, appended_rows
@@ -145,7 +145,7 @@ def change_of(
     if left_alone is not None and left_alone.num_rows and left_alone.column_names:
         standing = standing.anti_join(LocalFrame(left_alone), by_name(left_alone.column_names), session)
     if few and standing.in_memory is not None:
-        known = compare_local.StandingRows.of(output.schema, _as_versions(standing.in_memory))
+        known = compare_local.StandingRows.of_rows(output.schema, standing.in_memory)
         return LocalChange(compare_local.replaced(output.schema, _concat(output, local), known))
     new = compare.refuse_doubled(output.schema, _union(output, rows))
     return FrameChange(compare.replaced(output.schema, new, standing.drop(OFFSET).to_spark(session)))
@@ -163,12 +163,6 @@ def _union(output: TableSource, pieces: Sequence[CheckedFrame]) -> DataFrame:
     session, types = output.context.session, output.schema.spark()
     frames = [piece.to_spark(session, types) for piece in pieces] or [empty_frame(session(), types)]
     return reduce(DataFrame.unionByName, frames)
-
-
-def _as_versions(rows: pa.Table) -> pa.Table:
-    ops = pa.repeat(pa.scalar(int(Op.APPEND), pa.int32()), rows.num_rows)
-    renamed = rows.rename_columns(["offset" if name == OFFSET else name for name in rows.column_names])
-    return renamed.append_column("op", ops)
 
 
 # --- the commit -------------------------------------------------------------------------------------------------------

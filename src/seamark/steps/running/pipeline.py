@@ -28,7 +28,7 @@ from seamark.steps.standing.own_rows import adopt_rows, adoptable
 from seamark.tables.care.chain_facts import takes_once_as
 from seamark.tables.context import TableContext
 from seamark.tables.kinds import kind_of
-from seamark.tables.read.rows import TableSource
+from seamark.tables.read.source import TableSource
 from seamark.tables.schema.growth import grow_declared
 from seamark.tables.table import Table
 from seamark.texts import MOST_LOGGED, record_of, storable

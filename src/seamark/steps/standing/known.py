@@ -13,7 +13,7 @@ from seamark.steps.running.commit import Maker, older_program
 from seamark.steps.standing.own_rows import OwnRows, own_rows
 from seamark.steps.standing.pins import Pending, Pin
 from seamark.tables.context import TableContext
-from seamark.tables.read.rows import TableSource
+from seamark.tables.read.source import TableSource
 from seamark.tables.schema.table_schema import refuse_old_schema
 from seamark.tables.write.publish import Planned, plan_table, plan_unwritten
 

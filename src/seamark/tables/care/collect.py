@@ -20,7 +20,7 @@ from seamark.errors import LeaseHeld
 from seamark.ledger.objects import ChainFiles
 from seamark.tables.context import STAGING_FOLDER, TableContext
 from seamark.tables.read.delta_log import DeltaLog
-from seamark.tables.read.rows import TableSource
+from seamark.tables.read.source import TableSource
 
 log = logging.getLogger("seamark.gc")
 

@@ -24,16 +24,9 @@ from seamark.tables.context import TableContext
 from seamark.tables.frame import quoted
 from seamark.tables.read.cache import BaseCache
 from seamark.tables.read.delta_log import DeltaLog
-from seamark.tables.read.rows import (
-    TableSource,
-    base_exists,
-    count_records,
-    count_versions,
-    last_images,
-    newest_base,
-    read_images,
-    stored_bytes,
-)
+from seamark.tables.read.rows import images_of, last_images
+from seamark.tables.read.snapshot import Snapshot, base_exists, snapshot_at
+from seamark.tables.read.source import TableSource
 from seamark.tables.row_bytes import fixed_width
 from seamark.tables.schema.table_schema import TableSchema
 from seamark.tables.write.slices import ROW_GROUP
@@ -68,10 +61,11 @@ def fold_table(source: TableSource, wait: float = 60.0) -> FoldReport:
         head = source.context.control.index.head(source.name)
         if head is None or head.last_offset is None:
             return FoldReport(source.name, False, "it has no records")
-        base = newest_base(source, head.last_offset)
-        if base is not None and base.last_offset == head.last_offset:
-            return FoldReport(source.name, False, "it is folded up to its head", delta_version=base.delta_version)
-        return _fold(_as_the_chain_has_it(source, head), head, head.last_offset, base)
+        snapshot = snapshot_at(source, head.last_offset)
+        if snapshot.base is not None and not snapshot.tail:
+            version = snapshot.base.delta_version
+            return FoldReport(source.name, False, "it is folded up to its head", delta_version=version)
+        return _fold(replace(snapshot, source=_as_the_chain_has_it(source, head)), head, head.last_offset)
 
 
 def _as_the_chain_has_it(source: TableSource, head: TableHead) -> TableSource:
@@ -113,11 +107,9 @@ def _fold_if_possible(table: str, find: Callable[[str], TableSource]) -> FoldRep
         return FoldReport(table, False, told.strip().splitlines()[0])
 
 
-def _fold(source: TableSource, head: TableHead, upto: int, base: BaseVersion | None) -> FoldReport:
+def _fold(snapshot: Snapshot, head: TableHead, upto: int) -> FoldReport:
     faults.reached("fold-begins")
-    blocks = source.context.control.index.slices(source.name, after=base.last_offset if base else None, upto=upto)
-    records = count_records(blocks)
-    sequence = blocks[-1].sequence
+    source, sequence = snapshot.source, snapshot.tail[-1].sequence
     log_of_base = DeltaLog(Path(source.base_folder))
     if log_of_base.newest() is None:
         # Somebody removed the folder: Delta counts from 0 again, and what we know of a version 0 is about another one.
@@ -126,17 +118,17 @@ def _fold(source: TableSource, head: TableHead, upto: int, base: BaseVersion | N
     failure: Exception | None = None
     if (done := log_of_base.version_of(head.dataset_id, sequence)) is None or done in distrusted:
         try:
-            _write(source, head, blocks, upto, base, anew=bool({done, log_of_base.newest()} & distrusted))
+            _write(snapshot, head, anew=bool({done, log_of_base.newest()} & distrusted))
         except (PySparkException, Py4JError) as error:
             failure = error
     faults.reached("fold-written")
     version = log_of_base.version_of(head.dataset_id, sequence)
     if version is None or version in distrusted:
-        return _outrun(source, base, failure)
+        return _outrun(source, snapshot.base, failure)
     rows = log_of_base.row_count(version)
     source.context.control.index.add_base(BaseVersion(source.name, version, sequence, upto, rows))
     source.context.cache.drop(source.name)
-    return FoldReport(source.name, True, "", records, version)
+    return FoldReport(source.name, True, "", snapshot.tail_records, version)
 
 
 def _outrun(source: TableSource, base: BaseVersion | None, failure: Exception | None) -> FoldReport:
@@ -154,36 +146,30 @@ def _outrun(source: TableSource, base: BaseVersion | None, failure: Exception | 
     ) from failure
 
 
-def _write(
-    source: TableSource,
-    head: TableHead,
-    blocks: Sequence[BlockEntry],
-    upto: int,
-    base: BaseVersion | None,
-    *,
-    anew: bool,
-) -> None:
+def _write(snapshot: Snapshot, head: TableHead, *, anew: bool) -> None:
     """Write the base's next version, in the way that is the cheapest; `anew` if Delta's newest one is distrusted."""
+    source, blocks, base = snapshot.source, snapshot.tail, snapshot.base
     log_of_base = DeltaLog(Path(source.base_folder))
     # Not from the cache: a cached frame belongs to the session that read it, and so would the write.
     app = log_of_base.again(head.dataset_id) if anew else head.dataset_id
     # The records of one commit are sorted by key: what a table begins with is its rows already, in order.
-    in_order = base is None and len({block.system_time for block in blocks}) == 1
+    in_order = base is None and snapshot.tail_commits == 1
     settings = _slice_by_slice(blocks) if in_order else {}
-    session = _session_for(source, app, blocks[-1].sequence, _rows_a_group(source, blocks, base), settings)
+    session = _session_for(source, app, blocks[-1].sequence, _rows_a_group(snapshot), settings)
     apart = replace(source, context=replace(source.context, session=session, cache=BaseCache(0)))
+    snapshot = replace(snapshot, source=apart)
     continues = not anew and base is not None and log_of_base.newest() == base.delta_version
     _let_in_new_types(apart)
     if in_order:
-        _write_in_order(apart, upto)
+        _write_in_order(snapshot)
     elif base is None or not continues:
-        _write_anew(apart, upto)
+        _write_anew(snapshot)
     elif not source.schema.key:
         _append(apart, blocks)
-    elif count_records(blocks) <= MERGE_SHARE * base.row_count:
+    elif snapshot.tail_records <= MERGE_SHARE * base.row_count:
         _merge(apart, blocks)
     else:
-        _write_anew(apart, upto)
+        _write_anew(snapshot)
 
 
 def _let_in_new_types(source: TableSource) -> None:
@@ -208,18 +194,18 @@ def _features(kind: pa.DataType) -> Iterator[str]:
         yield "timestampNtz"
 
 
-def _rows_a_group(source: TableSource, blocks: Sequence[BlockEntry], base: BaseVersion | None) -> int | None:
+def _rows_a_group(snapshot: Snapshot) -> int | None:
     """How many rows may stand in one row group if they are large; else None.
 
     Spark's reader takes `READ_ROWS` at a time, but never of two groups: so what it takes is no more than a group of a
     slice may hold.
     """
+    source = snapshot.source
     if all(fixed_width(column.type) is not None for column in source.schema.columns):
         return None
     objects = source.context.files(source.name).data
-    paths = [objects.path(block.slice_hash) for block in blocks if block.slice_hash]
-    if base is not None:
-        paths += DeltaLog(Path(source.base_folder)).files(base.delta_version)
+    paths = [objects.path(block.slice_hash) for block in snapshot.tail if block.slice_hash]
+    paths += snapshot.base_files()
     fit = rows_that_fit(paths, GROUP_BYTES)
     return fit if fit is not None and fit < READ_ROWS else None
 
@@ -266,27 +252,25 @@ def _session_for(
     return lambda: session
 
 
-def _write_anew(source: TableSource, upto: int) -> None:
+def _write_anew(snapshot: Snapshot) -> None:
     """Write all rows, sorted by key."""
-    images = _images(source, upto)
-    key = [quoted(name) for name in source.schema.key]
+    images = _images(snapshot)
+    key = [quoted(name) for name in snapshot.source.schema.key]
     if key:
-        files = max(
-            1, -(-count_versions(source, upto=upto) // ROWS_A_FILE), -(-stored_bytes(source, upto=upto) // FILE_BYTES)
-        )
+        files = max(1, -(-snapshot.rows_at_most() // ROWS_A_FILE), -(-snapshot.stored_bytes() // FILE_BYTES))
         # Sampling for the ranges reads the slices twice; it is what makes the files disjoint by key.
         ordered = images.repartitionByRange(files, *key) if files > 1 else images.coalesce(1)
         images = ordered.sortWithinPartitions(*key)
-    _overwrite(source, images)
+    _overwrite(snapshot.source, images)
 
 
-def _write_in_order(source: TableSource, upto: int) -> None:
+def _write_in_order(snapshot: Snapshot) -> None:
     """Write the rows as they lie in the slices, which is sorted by key: one file per slice."""
-    _overwrite(source, _images(source, upto))
+    _overwrite(snapshot.source, _images(snapshot))
 
 
-def _images(source: TableSource, upto: int) -> DataFrame:
-    return read_images(source, upto=upto).select(*_base_columns(source))
+def _images(snapshot: Snapshot) -> DataFrame:
+    return images_of(snapshot).select(*_base_columns(snapshot.source))
 
 
 def _overwrite(source: TableSource, images: DataFrame) -> None:

@@ -17,7 +17,7 @@ from seamark.control import BaseVersion
 from seamark.ledger.verify.footer import group_sizes
 from seamark.tables.read import duck
 from seamark.tables.read.delta_log import DeltaLog
-from seamark.tables.read.rows import TableSource
+from seamark.tables.read.source import TableSource
 
 READ = "read_parquet($1, hive_partitioning = false, union_by_name = true)"  # folders named a=b are no columns
 # Where a row stands, as DuckDB calls it. A column of such a name would stand in its way.

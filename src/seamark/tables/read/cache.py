@@ -51,6 +51,11 @@ class BaseCache:
             # reads the files for itself.
             return kept.toDF(*kept.columns)
 
+    def holds(self, version: BaseVersion, columns: tuple[str, ...]) -> bool:
+        """Whether a base with these columns is kept now."""
+        with self._lock:
+            return (version.table, version.delta_version, version.sequence, columns) in self._kept
+
     def drop(self, table: str) -> None:
         """Let go of a table's bases."""
         with self._lock:

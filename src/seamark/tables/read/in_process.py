@@ -21,7 +21,7 @@ from seamark.control import BaseVersion
 from seamark.tables import small
 from seamark.tables.read import duck
 from seamark.tables.read.base_files import READ, BaseFile, NotExact, Places, base_files, has_column
-from seamark.tables.read.rows import TableSource
+from seamark.tables.read.source import TableSource
 from seamark.tables.row_bytes import fixed_width
 from seamark.tables.small import fits_on_driver
 
@@ -46,7 +46,7 @@ def read_base_keys(
         _check_comparable(source, values.column_names)
         wanted = _as_the_table_has_them(source, values)
         if not wanted.num_rows:
-            return _result_schema(source, columns).empty_table()
+            return row_schema(source, columns).empty_table()
         files = base_files(source, version)
         return _rows_at(source, files, _find(source, files, wanted), columns)
 
@@ -165,7 +165,7 @@ def _at_most(found: pa.RecordBatchReader) -> pa.Table:
 
 def _rows_at(source: TableSource, files: Sequence[BaseFile], found: pa.Table, columns: Sequence[str]) -> pa.Table:
     """The rows at these places, in their order."""
-    schema = _result_schema(source, columns)
+    schema = row_schema(source, columns)
     known = sum(fixed_width(field.type) or 0 for field in schema)
     _check_size(found.num_rows, known * found.num_rows)
     pieces, turns, size = [], [], 0
@@ -233,6 +233,7 @@ def _read_places(schema: pa.Schema, source: TableSource, file: BaseFile, places:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _result_schema(source: TableSource, columns: Sequence[str]) -> pa.Schema:
+def row_schema(source: TableSource, columns: Sequence[str]) -> pa.Schema:
+    """How rows in memory are kept: the hidden column `_offset`, the record that made the row, and some columns."""
     own = [source.schema.arrow.field(name) for name in columns]
     return pa.schema([pa.field(OFFSET, pa.int64()), *own])

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 from seamark.control import BlockEntry
 from seamark.errors import NOTHING_WRITTEN, ComputeFailed, ObjectMissing
 from seamark.tables import small
-from seamark.tables.read.rows import TableSource, count_records
+from seamark.tables.read.records import count_records
+from seamark.tables.read.source import TableSource
 from seamark.tables.row_bytes import fixed_width
 from seamark.tables.small import fits_on_driver
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from seamark.control import Lease, RunRecord, TableHead
 from seamark.ledger import SetDataSchema
 from seamark.tables.context import TableContext
-from seamark.tables.read.rows import TableSource
+from seamark.tables.read.source import TableSource
 from seamark.tables.schema.table_schema import TableSchema, check_evolution
 from seamark.tables.write.conflicts import until_committed
 from seamark.tables.write.publish import writing

@@ -114,6 +114,12 @@ class TableSchema:
 
         return spark.StructType([spark.StructField(c.name, spark_type(c.type), c.nullable) for c in self.columns])
 
+    def spark_read(self) -> StructType:
+        """The rows as frames that read files have them: to Spark every column of a file may be NULL."""
+        from pyspark.sql import types as spark
+
+        return spark.StructType([spark.StructField(c.name, spark_type(c.type, nullable=True)) for c in self.columns])
+
     def spark_base(self) -> StructType:
         """The rows as Spark reads them from the base, with their hidden columns."""
         from pyspark.sql import types as spark

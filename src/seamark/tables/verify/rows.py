@@ -20,7 +20,9 @@ from seamark.tables.context import TableContext
 from seamark.tables.frame import quoted
 from seamark.tables.frames import as_it_stands
 from seamark.tables.read.delta_log import DeltaLog
-from seamark.tables.read.rows import TableSource, base_exists, live_images, with_new_columns
+from seamark.tables.read.rows import live_images, with_new_columns
+from seamark.tables.read.snapshot import base_exists
+from seamark.tables.read.source import TableSource
 from seamark.tables.schema.table_schema import TableSchema
 from seamark.tables.write.publish import index_entry
 

@@ -14,17 +14,13 @@ from seamark.errors import NOTHING_WRITTEN, ComputeFailed
 from seamark.ledger import Op
 from seamark.spark.causes import SPARK_ERRORS, Fault, explained, fault_of
 from seamark.tables import small
-from seamark.tables.frame import CheckedFrame, LocalFrame
+from seamark.tables.frame import CheckedFrame
 from seamark.tables.frames import bad_value
-from seamark.tables.read.rows import (
-    EVERYTHING,
-    KeyChoice,
-    TableSource,
-    choose_keys,
-    count_versions,
-    read_rows,
-    read_versions,
-)
+from seamark.tables.read.choice import EVERYTHING, KeyChoice, choose_keys, choose_values
+from seamark.tables.read.few_rows import read_few
+from seamark.tables.read.rows import rows_of, versions_of
+from seamark.tables.read.snapshot import Snapshot, snapshot_at
+from seamark.tables.read.source import TableSource
 from seamark.tables.read.to_driver import collect_small
 from seamark.tables.schema.convert import misfit_in
 from seamark.tables.small import fits_on_driver, small_rows
@@ -76,12 +72,13 @@ def upsert_change(source: TableSource, rows: CheckedFrame, last: int | None) -> 
     """Rows that are new or differ from those that stood after the record `last`."""
     if last is None or rows.is_known_empty:
         return append_change(source, rows)
+    snapshot = snapshot_at(source, last)
     if (few := small_rows(rows)) is not None:
-        known = _standing_rows(source, few, last)
+        known = _standing_rows(snapshot, few)
         if known is not None:
             return LocalChange(compare_local.upserted(source.schema, few, known))
     choice = choose_keys(source, rows) if rows.in_memory is not None else EVERYTHING
-    standing = read_rows(source, upto=last, choice=choice)
+    standing = rows_of(snapshot, choice)
     return FrameChange(compare.upserted(source.schema, _to_spark(source, rows), standing))
 
 
@@ -89,11 +86,12 @@ def replace_change(source: TableSource, rows: CheckedFrame, last: int | None) ->
     """The same, and rows that stand and are not among the given ones."""
     if last is None:
         return append_change(source, rows)
-    if (few := small_rows(rows)) is not None and fits_on_driver(count_versions(source, upto=last)):
-        known = _standing_rows(source, None, last)
+    snapshot = snapshot_at(source, last)
+    if (few := small_rows(rows)) is not None and fits_on_driver(snapshot.rows_at_most()):
+        known = _standing_rows(snapshot, None)
         if known is not None:
             return LocalChange(compare_local.replaced(source.schema, few, known))
-    standing = read_rows(source, upto=last)
+    standing = rows_of(snapshot)
     if rows.is_known_empty:
         return FrameChange(compare.retracted(source.schema, standing))
     return FrameChange(compare.replaced(source.schema, _to_spark(source, rows), standing))
@@ -103,22 +101,28 @@ def delete_change(source: TableSource, keys: CheckedFrame, last: int | None) -> 
     """The rows with these keys, as retracted ones."""
     if last is None or keys.is_known_empty:
         return NoRecords()
+    snapshot = snapshot_at(source, last)
     if (few := small_rows(keys)) is not None:
-        known = _standing_rows(source, few, last)
+        known = _standing_rows(snapshot, few)
         if known is not None:
             return LocalChange(compare_local.retracted(source.schema, known))
-    standing = read_rows(source, upto=last, choice=checked_choice(source, keys))
+    standing = rows_of(snapshot, checked_choice(source, keys))
     return FrameChange(compare.retracted(source.schema, standing))
 
 
-def _standing_rows(source: TableSource, keys: pa.Table | None, last: int) -> compare_local.StandingRows | None:
-    """The rows with these keys, or all rows, on the driver, in one Spark job; None if they are too large for it."""
-    choice = EVERYTHING if keys is None else choose_keys(source, LocalFrame(keys))
-    at_most = count_versions(source, upto=last, keys=None if keys is None else keys.num_rows)
+def _standing_rows(snapshot: Snapshot, keys: pa.Table | None) -> compare_local.StandingRows | None:
+    """The rows with these keys, or all rows, on the driver, in one Spark job at most; None if they are too large."""
+    source = snapshot.source
+    values = None if keys is None else keys.select(list(source.schema.key))
+    few = read_few(snapshot, values, source.schema.names)
+    if few is not None:
+        return compare_local.StandingRows.of_rows(source.schema, few)
+    choice = EVERYTHING if values is None else choose_values(source, values)
+    at_most = snapshot.versions_at_most(None if values is None else values.num_rows)
     columns = {"offset": pa.int64(), "op": pa.int32(), **{c.name: c.type for c in source.schema.columns}}
     hint = f"`seamark verify {source.name}` tells whether a file is missing or damaged."
     with spark_errors_explained(source, "read the rows that stand", hint):
-        frame = read_versions(source, upto=last, choice=choice)
+        frame = versions_of(snapshot, choice)
         # Of a key there are as many versions as commits touched it; only the last is kept, so more of them will do.
         versions = collect_small(frame, columns, at_most, most_rows=VERSIONS_A_ROW * small.SMALL_RECORDS)
     return None if versions is None else compare_local.StandingRows.of(source.schema, versions)

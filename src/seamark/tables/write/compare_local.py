@@ -42,6 +42,12 @@ class StandingRows:
             _take(rows, [place for _, place in live]), {key: number for number, (key, _) in enumerate(live)}
         )
 
+    @staticmethod
+    def of_rows(schema: TableSchema, rows: pa.Table) -> StandingRows:
+        """The same from the rows that stand, with or without hidden columns."""
+        own = rows.select(list(schema.names)).cast(schema.arrow)
+        return StandingRows(own, {key: place for place, key in enumerate(_keys(schema, own))})
+
 
 def upserted(schema: TableSchema, rows: pa.Table, standing: StandingRows) -> pa.Table:
     """New rows appended, rows that differ corrected."""

@@ -11,7 +11,7 @@ from seamark.control import Lease, RunRecord
 from seamark.ledger import DatasetKind, SetTransform
 from seamark.ledger.chain import ChainDraft
 from seamark.tables.context import TableContext
-from seamark.tables.read.rows import TableSource
+from seamark.tables.read.source import TableSource
 from seamark.tables.schema.table_schema import refuse_old_schema
 from seamark.tables.write.change import Change, stage_change
 from seamark.tables.write.publish import (

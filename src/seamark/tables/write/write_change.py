@@ -10,7 +10,7 @@ from seamark.control import Lease, RunRecord
 from seamark.ledger import DatasetKind, SourceState
 from seamark.ledger.chain import ChainDraft
 from seamark.tables.context import TableContext
-from seamark.tables.read.rows import TableSource
+from seamark.tables.read.source import TableSource
 from seamark.tables.schema.growth import commit_growth, grow_part
 from seamark.tables.write.change import Change
 from seamark.tables.write.conflicts import until_committed

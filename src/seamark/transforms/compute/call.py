@@ -24,7 +24,8 @@ from seamark.tables.context import TableContext
 from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame, quoted
 from seamark.tables.frames import OtherKinds, check_returned_frame
 from seamark.tables.ordering import comparable
-from seamark.tables.read.rows import TableSource, all_of
+from seamark.tables.read.choice import all_of
+from seamark.tables.read.source import TableSource
 from seamark.tables.schema.convert import IN_UTC
 from seamark.tables.write.change import appended_rows
 from seamark.tables.write.slices import doubled_among

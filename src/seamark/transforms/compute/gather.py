@@ -13,7 +13,8 @@ from seamark.steps.rows.fetch import OFFSET, read_for
 from seamark.steps.rows.scope import AllKeys, KeyRange, KeyValues, Scope, rows_within
 from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame, quoted
 from seamark.tables.ordering import comparable, distinct
-from seamark.tables.read.rows import TableSource, read_images
+from seamark.tables.read.rows import read_images
+from seamark.tables.read.source import TableSource
 from seamark.tables.schema.table_schema import Column as TableColumn
 from seamark.tables.schema.table_schema import TableSchema
 from seamark.transforms.compute.required import needed_inputs, only_met

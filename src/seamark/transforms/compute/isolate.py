@@ -17,7 +17,8 @@ from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
 from seamark.tables.frame import CheckedFrame, quoted
 from seamark.tables.ordering import comparable, distinct
-from seamark.tables.read.rows import all_of, read_images
+from seamark.tables.read.choice import all_of
+from seamark.tables.read.rows import read_images
 from seamark.transforms.compute.call import Results
 from seamark.transforms.compute.gather import Gathered, has_scope
 from seamark.transforms.keys.candidates import all_keys

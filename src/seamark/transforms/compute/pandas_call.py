@@ -23,7 +23,8 @@ from seamark.steps.running.blame import KeyTrouble, function_failed
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
 from seamark.tables.frame import CheckedFrame, LocalFrame, Session, SparkFrame, quoted
-from seamark.tables.read.rows import TableSource, all_of
+from seamark.tables.read.choice import all_of
+from seamark.tables.read.source import TableSource
 from seamark.tables.schema.types import spark_type
 from seamark.transforms.compute.call import Results, check_rows, check_scope, refuse_unknown_keys
 from seamark.transforms.compute.gather import Gathered, has_scope

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seamark.tables.frame import CheckedFrame, by_name
-from seamark.tables.read.rows import TableSource
+from seamark.tables.read.source import TableSource
 from seamark.transforms.declare.shape import Input, Shape
 
 Frames = dict[int, CheckedFrame]  # by the number of the input

@@ -9,7 +9,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from seamark.errors import InvalidStep, UnknownColumn, did_you_mean
-from seamark.tables.read.rows import TableSource
+from seamark.tables.read.source import TableSource
 from seamark.tables.schema.types import spark_name
 
 

@@ -19,7 +19,7 @@ from seamark.steps.definition.definition import Definition, FunctionText, functi
 from seamark.steps.definition.project_files import is_project_module
 from seamark.steps.definition.signature import call_misfit
 from seamark.steps.running.run_config import OnChange
-from seamark.tables.read.rows import TableSource
+from seamark.tables.read.source import TableSource
 from seamark.tables.schema.table_schema import Column, check_table_name
 from seamark.tables.table import Table, TableOrName
 from seamark.transforms.compute.call import bad_output

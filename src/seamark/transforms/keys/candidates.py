@@ -17,7 +17,9 @@ from seamark.steps.rows.keys import key_texts, keys_of
 from seamark.steps.standing.own_rows import rows_under
 from seamark.tables.context import TableContext
 from seamark.tables.frame import CheckedFrame, LocalFrame, Session, SparkFrame, by_name, quoted
-from seamark.tables.read.rows import TableSource, all_of, read_images, typed_literal
+from seamark.tables.read.choice import all_of, typed_literal
+from seamark.tables.read.rows import read_images
+from seamark.tables.read.source import TableSource
 from seamark.tables.schema.convert import ValueDoesNotFit, convert_array
 from seamark.tables.schema.types import spark_name
 from seamark.transforms.backlog import Backlog

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from seamark.steps.rows.scope import AllKeys, KeyFrame, KeyValues
 from seamark.tables.frame import CheckedFrame, Session, union_of
-from seamark.tables.read.rows import TableSource, count_records, newest_base
+from seamark.tables.read.snapshot import snapshot_at
 from seamark.transforms.compute.gather import Gathered
 from seamark.transforms.declare.shape import Shape
 
@@ -30,21 +30,11 @@ def _rows_exactly(shape: Shape, read: Mapping[str, int | None]) -> int | None:
     if len(shape.plain) != 1 or any(i.required for i in shape.inputs) or set(shape.keys) != _key_of(shape):
         return None
     source = shape.primary.source
-    upto = read[source.name]
-    return 0 if upto is None else rows_exactly(source, upto)
+    return snapshot_at(source, read[source.name]).row_count
 
 
 def _key_of(shape: Shape) -> set[str]:
     return set(shape.primary.source.schema.key)
-
-
-def rows_exactly(source: TableSource, upto: int) -> int | None:
-    """How many rows a table has at a record, if its base or its only commit tells; None if one would have to count."""
-    base = newest_base(source, upto)
-    blocks = source.context.control.index.slices(source.name, after=base.last_offset if base else None, upto=upto)
-    if base is not None:
-        return None if blocks else base.row_count
-    return count_records(blocks) if len({block.system_time for block in blocks}) == 1 else None
 
 
 def _count(gathered: Gathered) -> int:

@@ -12,7 +12,7 @@ from seamark.tables.context import TableContext
 from seamark.tables.ordering import comparable
 from seamark.tables.read.local_slices import read_small
 from seamark.tables.read.row_counts import count_rows
-from seamark.tables.read.rows import newest_base
+from seamark.tables.read.snapshot import snapshot_at
 from seamark.tables.small import fits_on_driver
 from seamark.transforms.backlog import Backlog
 from seamark.transforms.declare.shape import Input, Shape
@@ -63,7 +63,7 @@ def _are_counted_at_once(shape: Shape, backlog: Backlog, waiting: Sequence[Pendi
     if upto is None:
         return True
     rows = rows_at_most(shape.primary, backlog.read)
-    return newest_base(shape.primary.source, upto) is None and fits_on_driver(rows)
+    return snapshot_at(shape.primary.source, upto).base is None and fits_on_driver(rows)
 
 
 def _led_to(backlog: Backlog, entry: Pending) -> int:

@@ -18,7 +18,9 @@ from seamark.steps.rows.scope import KeyFrame, KeyValues, Scope
 from seamark.tables.frame import CheckedFrame, LocalFrame, Session, SparkFrame, quoted
 from seamark.tables.frames import check_frame
 from seamark.tables.ordering import distinct
-from seamark.tables.read.rows import KeyChoice, TableSource, choose_values, read_images
+from seamark.tables.read.choice import KeyChoice, choose_values
+from seamark.tables.read.rows import read_images
+from seamark.tables.read.source import TableSource
 from seamark.tables.schema.table_schema import Column, TableSchema
 from seamark.transforms.backlog import Backlog
 from seamark.transforms.declare.shape import Input, Shape

@@ -9,7 +9,8 @@ from seamark.ledger import SetTransform
 from seamark.steps.definition.definition import Definition, from_chain
 from seamark.steps.rows.fetch import OFFSET
 from seamark.tables.frame import quoted
-from seamark.tables.read.rows import TableSource, read_images
+from seamark.tables.read.rows import read_images
+from seamark.tables.read.source import TableSource
 
 
 def processed_keys(keys_table: TableSource, definition: Definition, last: int | None) -> DataFrame:

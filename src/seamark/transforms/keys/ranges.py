@@ -13,7 +13,8 @@ from seamark.spark.frames import arrow_rows
 from seamark.steps.rows.scope import AllKeys, KeyRange, cut_into_ranges
 from seamark.tables.frame import quoted
 from seamark.tables.ordering import comparable
-from seamark.tables.read.rows import count_versions, read_images, stored_bytes
+from seamark.tables.read.rows import read_images
+from seamark.tables.read.snapshot import snapshot_at
 from seamark.tables.read.to_driver import collect_small
 from seamark.tables.small import fits_on_driver
 from seamark.transforms.declare.shape import Input, Shape
@@ -35,7 +36,7 @@ def keys_a_range(spec: StepSpec, read: Mapping[str, int | None]) -> int:
     rows = sum(rows_at_most(holder, read) for holder in holders)
     if given is not None or not rows:
         return given or most
-    sizes = [stored_bytes(holder.source, upto=upto) for holder in holders if (upto := read[holder.table]) is not None]
+    sizes = [snapshot_at(holder.source, read[holder.table]).stored_bytes() for holder in holders]
     ranges = max(1, -(-sum(sizes) // RANGE_BYTES), -(-rows // most))
     return -(-rows // ranges)
 
@@ -61,8 +62,7 @@ def ranges_of_all_keys(spec: StepSpec, read: Mapping[str, int | None]) -> list[K
 
 def rows_at_most(source: Input, read: Mapping[str, int | None]) -> int:
     """How many rows an input has at a record, at the most."""
-    upto = read[source.table]
-    return 0 if upto is None else count_versions(source.source, upto=upto)
+    return snapshot_at(source.source, read[source.table]).rows_at_most()
 
 
 def every_key(holders: Sequence[Input], read: Mapping[str, int | None], columns: Sequence[str]) -> DataFrame:

@@ -17,12 +17,10 @@ from seamark.steps.rows.fetch import read_for, read_interval
 from seamark.steps.rows.scope import KeyValues
 from seamark.tables.frame import CheckedFrame, LocalFrame, Session, SparkFrame, quoted, union_of
 from seamark.tables.ordering import comparable
-from seamark.tables.read.rows import (
-    TableSource,
-    all_of,
-    read_images,
-    read_slices,
-)
+from seamark.tables.read.choice import all_of
+from seamark.tables.read.records import read_slices
+from seamark.tables.read.rows import read_images
+from seamark.tables.read.source import TableSource
 from seamark.transforms.declare.shape import Input, Shape, is_exact_number
 
 FIRST, LAST = "its first", "offset"  # beside each key: the first and the last record that speak for it

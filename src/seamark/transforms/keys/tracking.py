@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from seamark.steps.rows.keys import key_texts
 from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame, quoted, union_of
-from seamark.tables.read.rows import TableSource
+from seamark.tables.read.source import TableSource
 from seamark.tables.schema.table_schema import Column, TableSchema
 from seamark.transforms.compute.gather import Gathered
 from seamark.transforms.declare.shape import Shape

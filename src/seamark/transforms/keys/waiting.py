@@ -21,7 +21,7 @@ from seamark.steps.rows.keys import key_texts, keys_of
 from seamark.tables.context import TableContext
 from seamark.tables.frame import quoted
 from seamark.tables.ordering import Key, comparable, distinct
-from seamark.tables.read.rows import all_of
+from seamark.tables.read.choice import all_of
 from seamark.transforms.declare.shape import Shape
 from seamark.transforms.keys.candidates import leaves_out_keys, narrowed
 from seamark.transforms.keys.select import FIRST, Found

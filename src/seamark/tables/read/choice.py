@@ -1,0 +1,164 @@
+"""Which rows to read: the cheapest way to say it to Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from seamark.spark.frames import spark_frame
+from seamark.tables.frame import CheckedFrame, quoted
+from seamark.tables.frames import refuse_nulls
+from seamark.tables.read.source import TableSource
+from seamark.tables.read.to_driver import collect_small
+from seamark.tables.schema.ddl import UTC_MICROS
+from seamark.tables.schema.table_schema import TableSchema
+from seamark.tables.schema.types import spark_type
+from seamark.tables.small import fits_on_driver
+
+# Up to this many keys are written into the query, where file statistics and page indexes skip the rest; up to the
+# other they are sent to every task; more are left to Spark to join as it sees fit.
+LITERAL_KEYS = 100
+LITERAL_BYTES = 1 << 20
+LITERAL_NUMBERS = 1_000  # whole numbers go as one text, which costs a fraction of as many values handed over one by one
+BROADCAST_KEYS = 200_000
+
+
+@dataclass(frozen=True)
+class KeyChoice:
+    """The rows to read: those for which a predicate holds and, if there is a frame of values, whose columns are in it.
+
+    `columns` are the table's columns that both look at. Values are compared NULL-safely where `null_safe` says so.
+    """
+
+    columns: tuple[str, ...] = ()
+    predicate: Column | None = None
+    keys: DataFrame | None = None
+    null_safe: bool = False
+
+    def of(self, frame: DataFrame) -> DataFrame:
+        """The chosen rows of a frame."""
+        return self.matched(self.narrowed(frame))
+
+    def narrowed(self, frame: DataFrame) -> DataFrame:
+        """The rows that can be told without looking at the keys one by one: this reaches down to the files."""
+        return frame if self.predicate is None else frame.where(self.predicate)
+
+    def matched(self, frame: DataFrame) -> DataFrame:
+        """Of narrowed rows, those that were chosen."""
+        if self.keys is None:
+            return frame
+        if not self.null_safe:
+            return frame.join(self.keys, list(self.columns), "left_semi")
+        wanted = self.keys.select(*[F.col(quoted(name)).alias(f"its {name}") for name in self.columns])
+        same = [frame[quoted(name)].eqNullSafe(wanted[quoted(f"its {name}")]) for name in self.columns]
+        return frame.join(wanted, all_of(same), "left_semi")
+
+    def is_by_key(self, schema: TableSchema) -> bool:
+        """Whether all versions of a row are chosen or none, so that choosing may come before the last word is found.
+
+        A row chosen by another column may have had another value there: its last word must be known first.
+        """
+        return not schema.key or set(self.columns) <= set(schema.key)
+
+
+EVERYTHING = KeyChoice()
+
+
+def choose_keys(source: TableSource, keys: CheckedFrame) -> KeyChoice:
+    """The cheapest way to read the rows with these keys."""
+    names, local = source.schema.key, keys.in_memory
+    if local is not None:
+        return choose_values(source, local.select(list(names)))
+    columns, more = {name: source.schema.column(name).type for name in names}, LITERAL_KEYS + 1
+    frame = keys.to_spark(source.context.session)
+    few = collect_small(frame.limit(more), columns, more, most_rows=more)
+    if few is not None:
+        refuse_nulls(source.name, {name: few.column(name).null_count for name in names})
+    if few is None or few.num_rows == more:
+        return KeyChoice(names, keys=frame.distinct())
+    return choose_values(source, few)
+
+
+def choose_values(source: TableSource, values: pa.Table) -> KeyChoice:
+    """The cheapest way to read the rows whose columns, those of the values, hold one of the given tuples."""
+    source.context.session()  # expressions can only be built while Spark runs
+    names = values.column_names
+    distinct = values.group_by(names).aggregate([]).select(names)
+    if 0 < distinct.num_rows <= LITERAL_NUMBERS and _is_one_number(distinct):
+        numbers = ",".join(str(value) for value in distinct.column(0).to_pylist())
+        return KeyChoice(tuple(names), F.expr(f"{quoted(names[0])} IN ({numbers})"))
+    if distinct.num_rows <= LITERAL_KEYS and distinct.nbytes <= LITERAL_BYTES:
+        return KeyChoice(tuple(names), _any_of(source, distinct))
+    has_nulls = any(column.null_count for column in distinct.columns)
+    types = {name: source.schema.column(name).type for name in names}
+    frame = spark_frame(source.context.session(), distinct.cast(pa.schema(list(types.items()))))
+    if distinct.num_rows <= BROADCAST_KEYS and fits_on_driver(0, distinct.nbytes):
+        frame = F.broadcast(frame)
+    return KeyChoice(tuple(names), None if has_nulls else _within(source, distinct), frame, has_nulls)
+
+
+def _is_one_number(values: pa.Table) -> bool:
+    return values.num_columns == 1 and pa.types.is_integer(values.column(0).type) and not values.column(0).null_count
+
+
+def _any_of(source: TableSource, values: pa.Table) -> Column:
+    names = values.column_names
+    if values.num_rows == 0:
+        return F.lit(False)
+    if len(names) == 1 and values.column(0).null_count == 0:
+        return F.col(quoted(names[0])).isin([literal(source, names[0], v) for v in values.column(0).to_pylist()])
+    each = [all_of([_is(source, name, row[name]) for name in names]) for row in values.to_pylist()]
+    return reduce(lambda one, other: one | other, each)
+
+
+def _is(source: TableSource, name: str, value: Any) -> Column:
+    return F.col(quoted(name)).isNull() if value is None else F.col(quoted(name)) == literal(source, name, value)
+
+
+def all_of(conditions: Sequence[Column]) -> Column:
+    """Whether all of some conditions hold; true if there is none."""
+    return reduce(lambda one, other: one & other, conditions) if conditions else F.lit(True)
+
+
+def _within(source: TableSource, keys: pa.Table) -> Column:
+    """What files and pages can be skipped by: the least and the greatest value of each key column."""
+    bounds = []
+    for name in keys.column_names:
+        values = keys.column(name)
+        if pa.types.is_boolean(values.type) or pa.types.is_binary(values.type):
+            continue
+        if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
+            continue  # to Arrow NaN is neither the least nor the greatest, so the bounds would leave it out
+        span = pc.min_max(values).as_py()
+        low, high = literal(source, name, span["min"]), literal(source, name, span["max"])
+        bounds.append(F.col(quoted(name)).between(low, high))
+    return all_of(bounds)
+
+
+def literal(source: TableSource, name: str, value: Any) -> Column:
+    """A value of a column, as a query holds it."""
+    return typed_literal(value, source.schema.column(name).type)
+
+
+def typed_literal(value: Any, kind: pa.DataType) -> Column:
+    """A value of a type, as a query holds it."""
+    return F.lit(_text_of(value, kind) if isinstance(value, date) else value).cast(spark_type(kind))
+
+
+def _text_of(value: date, kind: pa.DataType) -> str:
+    """A day or moment as text: as an object it would pass through Java's calendar, another one before 1582.
+
+    A moment says its zone, or Spark would take the text for one in the session's.
+    """
+    if kind != UTC_MICROS:
+        return value.isoformat()
+    moment = value if isinstance(value, datetime) else datetime.combine(value, time())
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).isoformat()
