@@ -262,7 +262,17 @@ sys.exit(code)
 
 @pytest.mark.scenario("C15")
 @pytest.mark.parametrize(
-    "verb", ["ls", "status", "log posts", "verify", "doctor", "fold feed", "show posts --block {head}"]
+    "verb",
+    [
+        *("ls", "status", "log posts", "verify", "doctor", "fold feed"),
+        *(
+            "show posts --block {head}",
+            "show posts",
+            "show posts --key 1",
+            "show clicks --as-of 1",
+            "why posts post_id=1",
+        ),
+    ],
 )
 def test_looking_starts_no_spark(project, store, verb):
     words = verb.format(head=store.table("posts").head.block_hash).split()

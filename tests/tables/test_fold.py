@@ -486,3 +486,16 @@ def test_the_first_commit_is_folded_as_it_lies_without_sorting_it_again(open_sto
         assert numbers.fold().folded  # half of it changed: written anew, and that needs sorting
     assert counted.jobs > in_order
     assert [number for ids in sorted(files_of(numbers)) for number in ids] == list(range(950))
+
+
+def test_groups_of_rows_are_small_so_that_a_read_of_few_keys_skips_the_rest(ds, monkeypatch):
+    monkeypatch.setattr(fold, "GROUP_ROWS", 100)
+    numbers = ds.table("numbers", "id long, text string", key="id")
+    numbers.upsert(pa.table({"id": range(950), "text": ["a"] * 950}))
+    for upto in (0, 900):  # as it lies, and written again
+        numbers.upsert(pa.table({"id": range(upto), "text": ["b"] * upto}))
+        assert numbers.fold().folded
+        log = DeltaLog(numbers.source.context.warehouse / "numbers" / "rows")
+        described = [pq.read_metadata(path) for path in log.files(log.newest())]
+        groups = [file.row_group(group).num_rows for file in described for group in range(file.num_row_groups)]
+        assert (sum(groups), max(groups)) == (950, 100)
