@@ -79,6 +79,41 @@ def test_no_rdd_and_no_jvm_gateway_in_the_package():
 DOOR = ROOT / "src" / "seamark" / "spark" / "frames.py"
 
 
+# Where only the text says it: marks that Seamark itself put there, a client library without codes, the line in a TOML file.
+_MAY_SEARCH_TEXTS = {"spark/causes.py", "control/refusals.py", "config/file.py"}
+
+
+def test_nothing_is_decided_by_the_text_or_the_class_name_of_an_error():
+    found = [
+        f"{file.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}"
+        for file in SOURCES
+        if file.relative_to(ROOT / "src" / "seamark").as_posix() not in _MAY_SEARCH_TEXTS
+        for node in ast.walk(ast.parse(file.read_text()))
+        if _searches_an_error(node)
+    ]
+    assert found == []
+
+
+def _searches_an_error(node: ast.AST) -> bool:
+    """Whether it is `… in str(error)`, `type(error).__name__ == …`, or `error.message.replace(…)` and the like."""
+    match node:
+        case ast.Compare(left=left, comparators=[right]):
+            return any(_is_text_of_error(side) for side in (left, right))
+        case ast.Call(
+            func=ast.Attribute(value=text, attr="replace" | "startswith" | "endswith" | "find" | "removesuffix")
+        ):
+            return _is_text_of_error(text)
+        case ast.Call(func=ast.Attribute(attr="search" | "match" | "fullmatch"), args=[*_, text]):
+            return _is_text_of_error(text)
+    return False
+
+
+def _is_text_of_error(node: ast.AST) -> bool:
+    shown = ast.unparse(node)
+    of_error = any(word in shown for word in ("error", "cause", "refusal", "finding", "exception"))
+    return of_error and (shown.startswith("str(") or shown.endswith((".message", ".__name__")))
+
+
 @pytest.mark.scenario("T53")
 def test_one_door_makes_spark_frames():
     """PySpark drops the rows after an empty chunk of an Arrow table, so nothing but the door may call it."""

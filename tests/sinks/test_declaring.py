@@ -323,7 +323,7 @@ def test_a_wrong_password(dry, server_url, caplog):
 @pytest.mark.scenario("F44")
 def test_an_unknown_database(dry, server_url, caplog):
     said = trouble(dry, server_url.rpartition("/")[0] + "/nowhere", caplog)
-    assert "/nowhere names a database that is not there" in said
+    assert "/nowhere names a database that does not exist" in said
 
 
 @pytest.mark.scenario("F44")

@@ -164,7 +164,7 @@ def test_where_nothing_may_be_written_a_base_that_differs_is_named_and_said_to_b
     for is_read_only in (True, False):
         database.is_read_only = is_read_only
         (finding,) = folded.verify(rows=True).findings
-        assert ("It is still read" in finding.message, "not read any more" in finding.message) == (
+        assert ("It is still read" in finding.message, "no longer read" in finding.message) == (
             is_read_only,
             not is_read_only,
         )

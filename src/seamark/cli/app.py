@@ -194,12 +194,12 @@ def _with_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _used_wrongly(error: typer.TyperException) -> UsedWrongly:
-    """What typer found wrong with the words of the command line, told as we tell errors."""
+    """What typer found wrong with the command line, as an error of ours."""
     context: Any = getattr(error, "ctx", None)
     where = context.command_path if context else "seamark"
     option = getattr(error, "option_name", None)
-    if option is not None and error.message.startswith("No such option"):
+    if option is not None and hasattr(error, "possibilities"):  # typer keeps its class private
         known = [name for parameter in context.command.params for name in parameter.opts if name.startswith("--")]
         known = [*dict.fromkeys([*known, "--help"])]
         return UsedWrongly(f"`{where}` has no option '{option}'.", hint=did_you_mean(option, known, "Options"))
-    return UsedWrongly(error.format_message(), hint=f"`{where} --help` tells how it is used.")
+    return UsedWrongly(error.format_message(), hint=f"`{where} --help` shows how to use it.")

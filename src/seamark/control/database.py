@@ -11,10 +11,11 @@ from sqlalchemy.dialects.postgresql import Insert
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
 from seamark.control.older import READING_VERSION, hold_version, keep_readers_off, read_older_versions
 from seamark.control.postgres import check_schema, lock_schema, open_engine
+from seamark.control.refusals import READ_ONLY_FILE, hint_for, is_lock_timeout, is_outside_trouble
 from seamark.control.schema import SCHEMA_VERSION, metadata, seamark_schema
 from seamark.control.sqlite import (
     WRITING,
@@ -150,18 +151,18 @@ class Database:
         try:
             yield
         except DBAPIError as error:
-            if not _is_outside_trouble(error):
+            if not is_outside_trouble(error):
                 raise
             raise self._unavailable(error) from error
 
     def _unavailable(self, error: DBAPIError) -> ControlUnavailable:
         said = str(error.orig).strip()
-        return self._refused(said.splitlines()[0] if said else type(error.orig).__name__)
+        return self._refused(said.splitlines()[0] if said else type(error.orig).__name__, hint_for(error))
 
-    def _refused(self, reason: str) -> ControlUnavailable:
+    def _refused(self, reason: str, hint: str) -> ControlUnavailable:
         return ControlUnavailable(
             f"the control database {self.shown_url} cannot be used: {reason}. Nothing was changed.",
-            hint=_hint_for(reason),
+            hint=hint,
         )
 
     def _retrying(self, work: Callable[[], T]) -> T:
@@ -169,7 +170,7 @@ class Database:
             try:
                 return work()
             except OperationalError as error:
-                if attempts_left == 0 or not _is_lock_timeout(error):
+                if attempts_left == 0 or not is_lock_timeout(error):
                     raise
         raise AssertionError("unreachable: the last attempt returns or raises")
 
@@ -191,7 +192,7 @@ class Database:
     def _make_ready(self) -> None:
         """Make the tables, or bring them up, before anything is written."""
         if self.is_read_only:  # what is read may be a copy in memory, which would take it
-            raise self._refused("attempt to write a readonly database")
+            raise self._refused("attempt to write a readonly database", READ_ONLY_FILE)
         if self._standing_version() == SCHEMA_VERSION:
             return
         if self._file is not None:
@@ -283,48 +284,3 @@ def _parse(url: str) -> URL:
         f"the control database is on '{parsed.get_backend_name()}', which Seamark does not speak.",
         hint="use sqlite:///file or postgresql://user@host/database.",
     )
-
-
-# What a database says, and what to do about it: the first that fits.
-_HINTS = (
-    ("readonly database", "the file is read-only: give yourself the right to write to it and to its folder."),
-    ("read-only transaction", "the server is a read-only copy: let `control` name the one that is written to."),
-    ("unable to open database file", "its folder is not there or may not be written to: correct `control`."),
-    ("not a database", "the file is something else, or damaged: correct `control`, or restore it from a copy."),
-    ("database is locked", "another program has kept it locked: wait for it to end, then run again."),
-    ("disk is full", "free some space on its disk, then run again."),
-    ("password authentication failed", "correct user or password in `control`."),
-    ("Connection refused", "start the server, or correct host and port in `control`."),
-    ("resolve host", "correct the host in `control`, or check the network's name service."),
-    ("does not exist", "create it, or correct its name in `control`."),
-    ("permission denied", "give the user the right to it on the server."),
-    ("idle-in-transaction timeout", "this machine was too busy, or asleep, in the middle of a transaction: run again."),
-    ("terminating connection", "the server was stopped, or ended the connection: run again when it is up."),
-)
-
-
-def _hint_for(reason: str) -> str:
-    for sign, hint in _HINTS:
-        if sign.lower() in reason.lower():
-            return hint
-    return "check that it runs and that the URL, user and password are right; `seamark doctor` tries it."
-
-
-# What PostgreSQL refuses for reasons outside of the statement: a right that is missing; the connection (08), the state
-# of the transaction, such as read-only or idle for too long (25), and whoever runs the server (57).
-_NO_RIGHT = "42501"
-_OUTSIDE_CLASSES = ("08", "25", "57")
-
-
-def _is_outside_trouble(error: DBAPIError) -> bool:
-    """Whether the database could not be used, rather than that it was asked for something wrong."""
-    # SQLite says of a file that is none of its own just DatabaseError; the kinds below it are other matters
-    if isinstance(error, OperationalError) or type(error) is DatabaseError or error.connection_invalidated:
-        return True
-    sqlstate = getattr(error.orig, "sqlstate", None) or ""
-    return sqlstate == _NO_RIGHT or sqlstate.startswith(_OUTSIDE_CLASSES)
-
-
-def _is_lock_timeout(error: OperationalError) -> bool:
-    sqlstate = getattr(error.orig, "sqlstate", None)
-    return sqlstate in ("55P03", "40P01") or "database is locked" in str(error.orig)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,12 +18,11 @@ Row = dict[str, Any]
 # Set to 0: texts come as bytes, because ClickHouse's String may hold any; what is a text is made one again below.
 AS_BYTES = "output_format_arrow_string_as_string"
 
-_CODE = re.compile(r"\(([A-Z][A-Z0-9_]{3,})\)")
 _WRONG_PASSWORD = {"AUTHENTICATION_FAILED", "WRONG_PASSWORD", "REQUIRED_PASSWORD", "UNKNOWN_USER"}
 
 
 class Connection(Protocol):
-    """An open way to a ClickHouse."""
+    """An open connection to a ClickHouse."""
 
     def query(self, sql: str) -> list[Row]:
         """The rows that a query gives."""
@@ -35,7 +34,7 @@ class Connection(Protocol):
         """Insert a slice as one block."""
 
     def insert_parquet(self, statement: str, data: bytes) -> None:
-        """Insert the rows of a Parquet file that is at hand as bytes, as one block."""
+        """Insert the rows of a Parquet file in memory, as one block."""
 
 
 def rows_of(data: bytes) -> list[Row]:
@@ -59,26 +58,28 @@ def _text(value: Any) -> Any:
     return value
 
 
-def engine_error(who: str, where: str, told: str, *, secret: str = "") -> SinkError:
-    """What ClickHouse said, as an error of ours that names the sink and the next step, without a secret."""
-    said = _first_sentence(told, secret)
-    codes = set(_CODE.findall(told))
-    if codes & _WRONG_PASSWORD:
+def engine_error(who: str, where: str, text: str, names: Collection[str], *, secret: str = "") -> SinkError:
+    """What ClickHouse said, as an error of ours that names the sink and the next step, without a secret.
+
+    `names` are ClickHouse's own names of the error, such as UNKNOWN_DATABASE: they decide, not the text.
+    """
+    if _WRONG_PASSWORD.intersection(names):
         return SinkUnavailable(
             f"{who}: {where} does not let us in: the user or the password is wrong. Nothing was sent.",
             hint="check both in the sink's URL; signs such as @ : / in a password are written %40 %3A %2F.",
         )
-    if "UNKNOWN_DATABASE" in codes:
+    if "UNKNOWN_DATABASE" in names:
         return SinkUnavailable(
-            f"{who}: {where} names a database that is not there. Nothing was sent.",
-            hint="make it with CREATE DATABASE, or correct the sink's URL.",
+            f"{who}: {where} names a database that does not exist. Nothing was sent.",
+            hint="create it with CREATE DATABASE, or correct the sink's URL.",
         )
-    return SinkError(f"{who}: {where} refused: {said}", hint="fix that and run again; it goes on where it was.")
+    said = _first_sentence(text, secret)
+    return SinkError(f"{who}: {where} refused: {said}", hint="fix that and run again; it continues where it was.")
 
 
-def _first_sentence(told: str, secret: str) -> str:
+def _first_sentence(text: str, secret: str) -> str:
     """The message of an error of ClickHouse, without stack trace, version and secret."""
-    shown = told.replace(secret, "***") if secret else told
+    shown = text.replace(secret, "***") if secret else text
     shown = re.split(r",? ?Stack trace|\(version ", shown)[0]
     return " ".join(shown.split())[:600]
 

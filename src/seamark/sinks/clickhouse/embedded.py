@@ -23,6 +23,10 @@ _one_folder = threading.RLock()
 # In these, `file()` would see a pattern or an archive instead of a plain path.
 _NOT_PLAIN = re.compile(r"[*?{}]|::")
 
+# The engine raises RuntimeError for everything: what kind of error it is can only be read in its text.
+_NAME = re.compile(r"\(([A-Z][A-Z0-9_]{3,})\)")
+_OTHER_FOLDER = re.compile(r"already initialized with path '([^']*)'")
+
 
 class EmbeddedConnection:
     """A session of the engine inside this process."""
@@ -49,7 +53,7 @@ class EmbeddedConnection:
             self._run(insert.from_file(path))
 
     def insert_parquet(self, statement: str, data: bytes) -> None:
-        """Insert the rows of a Parquet file that is at hand as bytes, as one block."""
+        """Insert the rows of a Parquet file in memory, as one block."""
         try:
             stream = self._session.send_insert(statement, "Parquet")
             for piece in chunks(data):
@@ -65,7 +69,8 @@ class EmbeddedConnection:
             raise self._error(error) from None
 
     def _error(self, error: RuntimeError) -> SinkError:
-        return engine_error(self._who, self._where, str(error))
+        text = str(error)
+        return engine_error(self._who, self._where, text, _NAME.findall(text))
 
 
 @contextmanager
@@ -103,8 +108,8 @@ def _session(sessions: Any, folder: Folder, who: str) -> Any:
         raise _cannot_open(folder, who, str(error)) from None
 
 
-def _cannot_open(folder: Folder, who: str, told: str) -> SinkUnavailable:
-    other = re.search(r"already initialized with path '([^']*)'", told)
+def _cannot_open(folder: Folder, who: str, text: str) -> SinkUnavailable:
+    other = _OTHER_FOLDER.search(text)
     if other is not None:
         return SinkUnavailable(
             f"{who}: the engine in this process works on {other[1]}, and has room for one folder at a time, so "
@@ -117,7 +122,7 @@ def _cannot_open(folder: Folder, who: str, told: str) -> SinkUnavailable:
             "Nothing was sent.",
             hint="wait until that process closes it, or end it; then run again.",
         )
-    said = " ".join(told.split(", Stack trace")[0].split())[:300]
+    said = " ".join(text.split(", Stack trace")[0].split())[:300]
     return SinkUnavailable(
         f"{who}: the folder {folder.path} cannot be opened: {said}. Nothing was sent.",
         hint="the folder must be one of ClickHouse's, or empty, and you must be allowed to write to it.",

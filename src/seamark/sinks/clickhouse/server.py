@@ -39,7 +39,7 @@ class ServerConnection:
         self.insert_parquet(insert.statement(), insert.parquet(path))
 
     def insert_parquet(self, statement: str, data: bytes) -> None:
-        """Insert the rows of a Parquet file that is at hand as bytes, as one block."""
+        """Insert the rows of a Parquet file in memory, as one block."""
         self._command(f"{statement} FORMAT Parquet", data)
 
     def _command(self, sql: str, data: bytes | None = None) -> None:
@@ -88,11 +88,11 @@ def _package(who: str) -> Any:
 
 
 def _explained(error: Exception, server: Server, who: str) -> SinkError:
-    told = str(error)
-    if "DB::Exception" not in told and "Code:" not in told:
+    if getattr(error, "code", None) is None:  # it has one if it comes from ClickHouse, and not from the way there
         reason = type(error.__cause__ or error).__name__
         return SinkUnavailable(
             f"{who}: {server.shown} cannot be reached ({reason}). Nothing was sent.",
             hint="check host and port in the sink's URL (it is the HTTP port, 8123 or 8443), and that the server runs.",
         )
-    return engine_error(who, server.shown, told, secret=server.password)
+    name = getattr(error, "name", None)
+    return engine_error(who, server.shown, str(error), [name] if name else [], secret=server.password)

@@ -29,14 +29,14 @@ from seamark.tables.write.publish import index_entry
 # How many keys of a base that differ are listed one by one.
 SHOWN = 5
 _COUNT = "its count"
-_CURE = "It is not read any more; the next fold writes it anew from the log."
-_NO_CURE = "It is still read: the control database may not be written here. Do the same where it may."
+_NOT_READ = "It is no longer read; the next fold writes it again from the log."
+_STILL_READ = "It is still read: the control database may not be written here. Do the same where it may."
 
 
 def check_rows(context: TableContext, chain: StoredChain) -> Iterator[Finding]:
     """The rows of a table's bases that are not those of its log.
 
-    A base that has any is not read any more, where the control database may be written.
+    A base that has any is no longer read, where the control database may be written.
     """
     schema = _schema_of(chain)
     if schema is None:
@@ -50,14 +50,15 @@ def check_rows(context: TableContext, chain: StoredChain) -> Iterator[Finding]:
     for version in bases:
         if version.sequence > newest:
             continue  # folded after the chain was read, or a row that is wrong, which `check_bases` finds
-        found = list(_differences(source, version, blocks))
-        if found and context.control.database.is_read_only:
-            yield from (replace(finding, message=finding.message.replace(_CURE, _NO_CURE)) for finding in found)
-        elif found:
+        may_write = not context.control.database.is_read_only
+        cure = _NOT_READ if may_write else _STILL_READ
+        differing = _differences(source, version, blocks)
+        found = [replace(finding, message=f"{finding.message} {cure}") for finding in differing]
+        if found and may_write:
             now = context.clock.now().timestamp()
             context.control.index.distrust_bases(chain.table, [version.delta_version], now)
             context.cache.drop(chain.table)
-            yield from found
+        yield from found
 
 
 def _schema_of(chain: StoredChain) -> TableSchema | None:
@@ -75,9 +76,7 @@ def _differences(source: TableSource, version: BaseVersion, blocks: Sequence[Blo
     except Exception as error:  # whatever Spark meets in files that anybody may have changed
         lines = str(error).strip().splitlines() or [""]
         reason = next((line.strip() for line in reversed(lines) if line.startswith("Caused by:")), lines[0])
-        text = (
-            f"table '{source.name}': its base, Delta version {version.delta_version}, cannot be read: {reason} {_CURE}"
-        )
+        text = f"table '{source.name}': its base, Delta version {version.delta_version}, cannot be read: {reason}"
         yield Finding(source.name, None, "unreadable base", "a base", type(error).__name__, text)
         return
     by_key: dict[str, list[dict[str, Any]]] = {}
@@ -86,7 +85,7 @@ def _differences(source: TableSource, version: BaseVersion, blocks: Sequence[Blo
     for shown, same in list(by_key.items())[:SHOWN]:
         yield _finding(source.name, version, shown, same)
     if len(by_key) > SHOWN:
-        text = f"table '{source.name}': more rows of its base, Delta version {version.delta_version}, differ. {_CURE}"
+        text = f"table '{source.name}': more rows of its base, Delta version {version.delta_version}, differ."
         yield Finding(source.name, None, "rows", "the rows of the log", "more that differ", text)
 
 
@@ -133,7 +132,7 @@ def _finding(table: str, version: BaseVersion, key: str, rows: Sequence[dict[str
     log, base = ("; ".join(_shown(row) for row in side) or "no such row" for side in sides)
     text = (
         f"table '{table}': the row {key} of its base, Delta version {version.delta_version}, is not the log's: "
-        f"expected {log}, found {base}. {_CURE}"
+        f"expected {log}, found {base}."
     )
     return Finding(table, None, "rows", log, base, text)
 
