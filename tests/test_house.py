@@ -79,7 +79,7 @@ def test_no_rdd_and_no_jvm_gateway_in_the_package():
 DOOR = ROOT / "src" / "seamark" / "spark" / "frames.py"
 
 
-# Where only the text says it: marks that Seamark itself put there, a client library without codes, the line in a TOML file.
+# Where only the text says it: our own marks, a client library without codes, the line in a TOML file.
 _MAY_SEARCH_TEXTS = {"spark/causes.py", "control/refusals.py", "config/file.py"}
 
 

@@ -5,7 +5,7 @@ import errno
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from seamark.spark.causes import OWN_TROUBLE, Cause, Fault, fault_of, judged, last_words, mark
+from seamark.spark.causes import OWN_TROUBLE, Cause, Fault, fault_of, final_line, judged, mark
 
 ABORTED = Cause("org.apache.spark.SparkException", None, "Job aborted due to stage failure: cancelled, FetchFailed")
 WAITED = Cause("org.apache.spark.SparkException", None, "Exception thrown in awaitResult: ")
@@ -95,4 +95,4 @@ Traceback (most recent call last):
     ids=["plain", "more lines", "exit", "marked"],  # the mark is another one in every process
 )
 def test_the_end_of_a_stack_trace_says_what_went_wrong(error, told):
-    assert last_words(TRACE.format(error=error)) == told
+    assert final_line(TRACE.format(error=error)) == told

@@ -151,7 +151,7 @@ def test_whoever_looks_while_it_is_brought_up_sees_it_brought_up(postgres_url, o
     """A transaction whose one state is from before would find the new tables empty."""
     make_version_1(postgres_url, full=True)
     looks, writes, seen = opened(postgres_url), opened(postgres_url), []
-    monkeypatch.setattr(looks.database, "_standing_version", lambda: 1)  # it was looked at just before
+    monkeypatch.setattr(looks.database, "_version_on_disk", lambda: 1)  # it was looked at just before
 
     def look() -> None:
         with getattr(looks.database, how)() as reading:
@@ -175,6 +175,6 @@ def test_whoever_looks_while_it_is_brought_up_sees_it_brought_up(postgres_url, o
 def test_what_was_brought_up_a_moment_ago_is_read_as_it_is(version_1, opened, monkeypatch, how):
     looks, writes = opened(version_1), opened(version_1)
     writes.offsets.adopt(Adoption("feed", "", "feed"))
-    monkeypatch.setattr(looks.database, "_standing_version", lambda: 1)  # it was looked at just before
+    monkeypatch.setattr(looks.database, "_version_on_disk", lambda: 1)  # it was looked at just before
     with getattr(looks.database, how)() as reading:
         assert positions_of(reading) == ["feed"]

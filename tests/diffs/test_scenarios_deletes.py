@@ -152,7 +152,7 @@ def test_a_delete_that_does_not_say_which_version_to_take_back_waits(make_visits
     )
     visits.visits((1, None, None, True))
     assert visits.run().failed == 1
-    assert "nobody has told its y_VisitVersion" in visits.diff.failures().error[0]
+    assert "its y_VisitVersion is not known" in visits.diff.failures().error[0]
     assert visits.told() == {}
 
     assert visits.diff.give_up() == 1

@@ -9,7 +9,7 @@ import pytest
 from seamark.control import SinkPosition
 from seamark.errors import TargetConflict
 from seamark.sinks.layout import Layout
-from seamark.sinks.start import Known, Start, decide_start
+from seamark.sinks.start import Start, StartFacts, decide_start
 from seamark.sinks.target import Marker, Place, Trace
 
 HASHES = {3: "three", 4: "four", 7: "seven"}
@@ -18,18 +18,18 @@ LOG = Layout.diff(("VisitID",))
 KEYED = Layout.keyed(("id",))
 
 SENT = SinkPosition("out", "log", 3, "there")
-FIRST_TIME = Known("out", "log", "there", LOG, sent=None, is_new=True, is_empty=True)
+FIRST_TIME = StartFacts("out", "log", "there", LOG, sent=None, is_new=True, is_empty=True)
 IN_BETWEEN = replace(FIRST_TIME, sent=SENT, markers={"out": Marker(THREE)}, is_new=False, is_empty=False)
 
 
-def marked(marker: Marker, **others: Marker) -> Known:
+def marked(marker: Marker, **others: Marker) -> StartFacts:
     return replace(IN_BETWEEN, markers={"out": marker, **others})
 
 
 def test_a_new_target_gets_everything_whatever_was_sent_before():
-    assert decide_start(FIRST_TIME, HASHES.get) == Start(None, anew=True)
+    assert decide_start(FIRST_TIME, HASHES.get) == Start(None, starts_over=True)
     dropped = replace(IN_BETWEEN, is_new=True, is_empty=True)
-    assert decide_start(dropped, HASHES.get) == Start(None, anew=True)
+    assert decide_start(dropped, HASHES.get) == Start(None, starts_over=True)
 
 
 @pytest.mark.parametrize("position", [None, 2, 3, 7])
@@ -79,13 +79,15 @@ def test_without_a_marker_only_a_first_time_or_an_empty_target_is_sent_everythin
     assert decide_start(rows_of_others, HASHES.get) == Start(None)
     unmarked = replace(IN_BETWEEN, markers={})
     for layout in (Layout.append(), KEYED):
-        assert decide_start(replace(unmarked, layout=layout, is_empty=True), HASHES.get) == Start(None, anew=True)
+        assert decide_start(replace(unmarked, layout=layout, is_empty=True), HASHES.get) == Start(
+            None, starts_over=True
+        )
     with pytest.raises(TargetConflict, match=r"does not know of it, and is empty.*have cancelled each other.*\(None\)"):
         decide_start(replace(unmarked, is_empty=True), HASHES.get)
-    assert decide_start(replace(unmarked, is_empty=True, sent=None), HASHES.get) == Start(None, anew=True)
+    assert decide_start(replace(unmarked, is_empty=True, sent=None), HASHES.get) == Start(None, starts_over=True)
     with pytest.raises(TargetConflict, match=r"up to block 3, but there does not know of it"):
         decide_start(unmarked, HASHES.get)
-    assert decide_start(replace(unmarked, layout=KEYED), HASHES.get) == Start(None, anew=True)
+    assert decide_start(replace(unmarked, layout=KEYED), HASHES.get) == Start(None, starts_over=True)
 
 
 @pytest.mark.scenario("D39")
@@ -93,16 +95,16 @@ def test_a_sink_that_leads_elsewhere_now_does_not_take_rows_it_does_not_know_for
     moved = replace(IN_BETWEEN, markers={}, sent=replace(SENT, target="another place"))
     with pytest.raises(TargetConflict, match="up to block 3 to another place, but there does not know of it"):
         decide_start(moved, HASHES.get)
-    assert decide_start(replace(moved, is_empty=True), HASHES.get) == Start(None, anew=True)
+    assert decide_start(replace(moved, is_empty=True), HASHES.get) == Start(None, starts_over=True)
 
 
 def test_a_marker_without_a_block_says_that_nothing_was_sent():
-    assert decide_start(marked(Marker(None)), HASHES.get) == Start(None, anew=True)
+    assert decide_start(marked(Marker(None)), HASHES.get) == Start(None, starts_over=True)
 
 
 def test_a_target_that_somebody_emptied_is_filled_again_if_it_is_keyed():
     emptied = replace(IN_BETWEEN, is_empty=True)
-    assert decide_start(replace(emptied, layout=KEYED), HASHES.get) == Start(None, anew=True)
+    assert decide_start(replace(emptied, layout=KEYED), HASHES.get) == Start(None, starts_over=True)
     assert decide_start(emptied, HASHES.get) == Start(3)  # a log may well have cancelled itself out
 
 
@@ -151,12 +153,14 @@ def test_adopting_a_sink_that_never_was_there_names_the_one_that_was():
         TargetConflict, match=r"to take the place of 'old', .* nowhere that is known, but there does not"
     ):
         decide_start(unknown, HASHES.get)
-    assert decide_start(replace(unknown, is_empty=True), HASHES.get) == Start(None, anew=True)  # nothing to adopt
+    assert decide_start(replace(unknown, is_empty=True), HASHES.get) == Start(
+        None, starts_over=True
+    )  # nothing to adopt
 
 
 @pytest.mark.scenario("D39")
 def test_a_keyed_target_is_filled_anew_under_another_name():
-    assert decide_start(replace(RENAMED, layout=KEYED), HASHES.get) == Start(None, anew=True)
+    assert decide_start(replace(RENAMED, layout=KEYED), HASHES.get) == Start(None, starts_over=True)
     assert decide_start(replace(RENAMED, layout=KEYED, adopts="old"), HASHES.get) == Start(3, begun=FOUR, adopts="old")
 
 
@@ -199,8 +203,8 @@ def test_rows_in_the_target_of_a_new_sink_may_be_a_copy_of_what_another_one_has_
         assert "'old' has carried 'log' up to block 4 to another place, but there does not know" in str(caught.value)
         assert "go_on_after(4) goes on from there" in str(caught.value)
         assert "go_on_after(None) sends everything" in str(caught.value)
-    assert decide_start(replace(copied, is_empty=True), HASHES.get) == Start(None, anew=True)
-    assert decide_start(replace(copied, markers={"out": Marker(None)}), HASHES.get) == Start(None, anew=True)
+    assert decide_start(replace(copied, is_empty=True), HASHES.get) == Start(None, starts_over=True)
+    assert decide_start(replace(copied, markers={"out": Marker(None)}), HASHES.get) == Start(None, starts_over=True)
 
 
 def test_a_keyed_target_is_filled_over_rows_only_where_they_are_known_to_be_of_this_chain():
@@ -215,7 +219,7 @@ def test_a_keyed_target_is_filled_over_rows_only_where_they_are_known_to_be_of_t
         replace(keyed, markers={"old": Marker(THREE, adopted_by="x")}),
         replace(keyed, markers={"out": Marker(None)}),
     ):
-        assert decide_start(known, HASHES.get) == Start(None, anew=True)
+        assert decide_start(known, HASHES.get) == Start(None, starts_over=True)
 
 
 def test_a_keyed_target_does_not_mix_chains():
@@ -228,7 +232,7 @@ def test_a_keyed_target_does_not_mix_chains():
     with pytest.raises(TargetConflict, match=r"sink 'other' carries 'users' there.*the older one could stay"):
         decide_start(shared, HASHES.get)
     for known in (mixed, shared):
-        assert decide_start(replace(known, is_empty=True), HASHES.get) == Start(None, anew=True)
+        assert decide_start(replace(known, is_empty=True), HASHES.get) == Start(None, starts_over=True)
     gone = replace(keyed, strangers=[Trace("other", "users", "there", Marker(None))])
     assert decide_start(gone, HASHES.get) == Start(3)
     assert decide_start(replace(shared, layout=LOG), HASHES.get) == Start(3)  # each record is a row of its own there

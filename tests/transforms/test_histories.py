@@ -10,12 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
-from tests.support import killed_workers, more_shapes, shapes_of_inputs, shapes_of_steps
-from tests.support import ways_of_frames as ways
+from tests.support import frame_kinds, killed_workers, more_shapes, shapes_of_inputs, shapes_of_steps
 
 import seamark as sm
 
-for module in (killed_workers, shapes_of_steps, more_shapes, shapes_of_inputs, ways):
+for module in (killed_workers, shapes_of_steps, more_shapes, shapes_of_inputs, frame_kinds):
     cloudpickle.register_pickle_by_value(module)  # executors do not find it
 
 SHAPES = shapes_of_steps.SHAPES | more_shapes.MORE_SHAPES | shapes_of_inputs.INPUT_SHAPES
@@ -34,7 +33,7 @@ class History:
         self.model: dict[str, dict[Row, Row]] = {name: {} for name in self.shape.inputs}
         choices = {**OPTIONS, **self.shape.options}
         self.options = {name: self.chance.choice(values) for name, values in choices.items()} | given
-        self.returned = self.chance.choice(ways.RETURNED)
+        self.returned = self.chance.choice(frame_kinds.RETURNED)
         self.diary = [f"shape {shape!r}, seed {seed}, options {self.options}, frames returned {self.returned}"]
         self.open()
 
@@ -48,7 +47,7 @@ class History:
             for name, table in {**self.shape.inputs, **self.shape.outputs}.items()
         }
         broken, self.broken["now"] = self.broken["now"], False
-        self.shape.declare(ways.Adding(self.ds, self.returned, self.seed, names), self.broken, self.options)
+        self.shape.declare(frame_kinds.Adding(self.ds, self.returned, self.seed, names), self.broken, self.options)
         self.ds.plan()  # reads the definitions: what is broken later is no part of them
         self.broken["now"] = broken
 
@@ -134,7 +133,7 @@ class History:
             types = self.ds.step("step").spec.shape.key_types
             values = zip(columns, zip(*keys, strict=True), strict=True)
             rows = pa.table({name: pa.array(given, types[name]) for name, given in values})
-            self.ds.step("step").run_idx(ways.in_chunks(ways.naive(rows), self.chance))
+            self.ds.step("step").run_idx(frame_kinds.in_chunks(frame_kinds.naive(rows), self.chance))
 
     def run_changelist(self) -> None:
         name = self.chance.choice([*self.model])
@@ -213,10 +212,10 @@ class History:
         columns = list(zip(*rows, strict=True)) or [()] * len(names)
         types = [self.tables[table].schema.column(name).type for name in names]
         found = pa.Table.from_arrays([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=names)
-        way = self.chance.choice(ways.GIVEN)
+        way = self.chance.choice(frame_kinds.GIVEN)
         self.diary.append(f"  given as {way}")
         ddl = [word for word in self.shape.inputs[table].schema.split(", ") if word.split()[0] in names]
-        return ways.given(found, way, ", ".join(ddl), self.ds.spark, self.chance)
+        return frame_kinds.given(found, way, ", ".join(ddl), self.ds.spark, self.chance)
 
     def row(self, pools: Any) -> Row:
         """Some row; a column without values of its own has those of the one before."""

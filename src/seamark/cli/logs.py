@@ -82,13 +82,13 @@ def without_stopped_steps() -> Iterator[None]:
     """While this lasts, people do not see the log lines on steps that could not run: the command tells of them."""
     handlers = [each for each in logging.getLogger("seamark").handlers if not isinstance(each.formatter, JsonLines)]
     for handler in handlers:
-        handler.addFilter(_tells_no_stopped_step)
+        handler.addFilter(_is_not_a_stopped_step)
     try:
         yield
     finally:
         for handler in handlers:
-            handler.removeFilter(_tells_no_stopped_step)
+            handler.removeFilter(_is_not_a_stopped_step)
 
 
-def _tells_no_stopped_step(record: logging.LogRecord) -> bool:
+def _is_not_a_stopped_step(record: logging.LogRecord) -> bool:
     return "stopped_by" not in getattr(record, "seamark", {})

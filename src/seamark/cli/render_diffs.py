@@ -11,7 +11,7 @@ from seamark.cli.render import Parts
 from seamark.facts.versions import VersionHistory
 
 if TYPE_CHECKING:
-    from seamark.cli.verbs.mend import GivenUp
+    from seamark.cli.verbs.repair import GivenUp
 
 
 def given_up(facts: GivenUp) -> Parts:

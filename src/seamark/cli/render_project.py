@@ -14,7 +14,7 @@ from seamark.cli.render import Parts, running, runs
 
 if TYPE_CHECKING:
     from seamark.facts.project import Listing, Status
-    from seamark.facts.sinks import SinkLine, StandingSink
+    from seamark.facts.sinks import SinkLine, SinkStatus
     from seamark.facts.steps import InputState, StepLine, StepState
 
 _NO_TABLES = "No tables yet: declare one in the pipeline with ds.table(…)."
@@ -81,7 +81,7 @@ def status(facts: Status) -> Parts:
     return parts + runs("Last runs", [replace(run, error=None) if run.error in shown else run for run in facts.runs])
 
 
-def _sink_states(sinks: tuple[StandingSink, ...]) -> Parts:
+def _sink_states(sinks: tuple[SinkStatus, ...]) -> Parts:
     if not sinks:
         return []
     shown = grid("sink", "carries", "~to", ">block", ">pending blocks", ">records", ">lag")

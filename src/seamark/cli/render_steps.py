@@ -15,7 +15,7 @@ from seamark.cli.render import Parts
 from seamark.facts.runs import FAILURES_SHOWN
 
 if TYPE_CHECKING:
-    from seamark.cli.verbs.mend import GivenUp, Reset
+    from seamark.cli.verbs.repair import GivenUp, Reset
     from seamark.facts.origins import Origin, Origins
     from seamark.facts.runs import RunResult, StepResult
     from seamark.facts.sinks import PlannedSink, SinkResult
@@ -207,7 +207,7 @@ def key_text(key: Mapping[str, object]) -> Text:
     return shown
 
 
-# --- mending ----------------------------------------------------------------------------------------------------------
+# --- repairing --------------------------------------------------------------------------------------------------------
 
 
 def reset(facts: Reset) -> Parts:

@@ -60,7 +60,7 @@ class Database:
         self._nothing = empty_engine()
         self._is_ready = False  # the tables are known to be there, in this version
         try:
-            self._standing_version()
+            self._version_on_disk()
         except DBAPIError as error:
             raise self._unavailable(error) from error
 
@@ -85,7 +85,7 @@ class Database:
 
     @contextmanager
     def _reading(self, isolation: str | None = None) -> Iterator[Connection]:
-        found = self._standing_version()
+        found = self._version_on_disk()
         with (self._nothing if found is None else self._engine).connect() as connection:
             if isolation is not None and connection.dialect.name != "sqlite":  # there, each transaction sees one state
                 connection = connection.execution_options(isolation_level=isolation)
@@ -144,7 +144,7 @@ class Database:
     def version(self) -> int | None:
         """The version of the tables on disk, which the first write brings up to this one; None while there are none."""
         with self._reachable():
-            return self._standing_version()
+            return self._version_on_disk()
 
     @contextmanager
     def _reachable(self) -> Iterator[None]:
@@ -174,7 +174,7 @@ class Database:
                     raise
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    def _standing_version(self) -> int | None:
+    def _version_on_disk(self) -> int | None:
         """The version of the tables that stand, None while there are none; nothing is written to find out."""
         if self._is_ready:
             return SCHEMA_VERSION
@@ -193,7 +193,7 @@ class Database:
         """Make the tables, or bring them up, before anything is written."""
         if self.is_read_only:  # what is read may be a copy in memory, which would take it
             raise self._refused("attempt to write a readonly database", READ_ONLY_FILE)
-        if self._standing_version() == SCHEMA_VERSION:
+        if self._version_on_disk() == SCHEMA_VERSION:
             return
         if self._file is not None:
             make_folder(self._file)

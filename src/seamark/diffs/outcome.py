@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from seamark.diffs.ageing.moments import as_moment
 from seamark.diffs.compute.result import FAILED, MARKS, OLDEST, RECORDS, applied_schema
-from seamark.diffs.compute.visit_columns import LATE, Applying, level_names
+from seamark.diffs.compute.visit_columns import LATE, Applying, intermediate_columns
 from seamark.diffs.declare.spec import DiffSpec
 from seamark.ledger import Op
 from seamark.spark.frames import arrow_rows
@@ -158,12 +158,12 @@ def _entries(rows: CheckedFrame, column: str, session: Session) -> CheckedFrame:
 # --- levels -----------------------------------------------------------------------------------------------------------
 
 
-def levels_of(spec: DiffSpec, outcome: Outcome) -> Sequence[CheckedFrame]:
+def intermediate_frames(spec: DiffSpec, outcome: Outcome) -> Sequence[CheckedFrame]:
     """The rows of the intermediate tables: the old states, then what is known after each log, and what is new of it."""
-    return [_level(spec, outcome.rows, name) for name in level_names(spec)]
+    return [_intermediate(spec, outcome.rows, name) for name in intermediate_columns(spec)]
 
 
-def _level(spec: DiffSpec, rows: CheckedFrame, name: str) -> CheckedFrame:
+def _intermediate(spec: DiffSpec, rows: CheckedFrame, name: str) -> CheckedFrame:
     there = rows.where_null(name, is_null=False).select([name])
     if there.in_memory is None:
         return SparkFrame(there.to_spark(spec.state.context.session).select(f"{quoted(name)}.*"))

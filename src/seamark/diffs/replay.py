@@ -43,7 +43,7 @@ def _done(context: TableContext, spec: DiffSpec, checkpoint: Checkpoint, stack: 
     """What a commit was made of."""
     reading, expiry = _reading(spec, checkpoint), Expiry.then(context, spec, checkpoint)
     skip_bad, kept = bool(checkpoint.details["skip_bad"]), spec.options.keep_intermediate
-    outcome = outcome_of(context, spec, reading, expiry, skip_bad, stack, keep_levels=kept)
+    outcome = outcome_of(context, spec, reading, expiry, skip_bad, stack, keep_intermediate=kept)
     return Done(reading, outcome, expiry, expiry.look(outcome, stack), checkpoint.details["follows"])
 
 

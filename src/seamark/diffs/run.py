@@ -16,7 +16,7 @@ from seamark.diffs.compute.apply import apply_logs
 from seamark.diffs.compute.result import CHANGES, MARKS, TIMES, applied_schema
 from seamark.diffs.compute.visit_columns import HORIZON, NOW, Applying
 from seamark.diffs.declare.spec import DiffSpec
-from seamark.diffs.outcome import Outcome, changes_of, levels_of, records_of
+from seamark.diffs.outcome import Outcome, changes_of, intermediate_frames, records_of
 from seamark.diffs.reading import Reading, visits_of
 from seamark.errors import CommitConflict, TooManyFailures, VisitFailed
 from seamark.steps.past.checkpoint import Checkpoint, ReadAt
@@ -79,8 +79,10 @@ class DiffRun:
             expiry = Expiry.due(self._context, self._spec, backlog)
             if work.skip_bad:  # a visit that was given up for good may have been too old for long
                 expiry = replace(expiry, since=None, is_due=self._spec.ttl is not None)
-            kept = self._spec.options.keep_intermediate
-            outcome = outcome_of(self._context, self._spec, reading, expiry, work.skip_bad, stack, keep_levels=kept)
+            keep = self._spec.options.keep_intermediate
+            outcome = outcome_of(
+                self._context, self._spec, reading, expiry, work.skip_bad, stack, keep_intermediate=keep
+            )
             failed = self._failures(backlog, work, outcome)
             left = self._left_failed(backlog, work, failed)
             expiry = replace(expiry, failed=tuple(left))
@@ -163,7 +165,7 @@ class DiffRun:
             return self._attempt.record(context, mode=work.mode, rows_in=rows_in, rows_out=written)
 
         committed = Committer(context, spec, self._attempt.files, [self._attempt.lease]).commit(batch, record, progress)
-        self._tell(work, done, committed, failed)
+        self._add_to_report(work, done, committed, failed)
 
     def _checkpoint(
         self,
@@ -192,7 +194,7 @@ class DiffRun:
             },
         )
 
-    def _tell(self, work: DiffWork, done: Done, committed: Committed, failed: Mapping[str, FailedKey]) -> None:
+    def _add_to_report(self, work: DiffWork, done: Done, committed: Committed, failed: Mapping[str, FailedKey]) -> None:
         report, counts = self._attempt.report, committed.counts
         report.mode = report.mode if work.follows else work.mode
         report.batches += 1
@@ -225,15 +227,15 @@ def outcome_of(
     skip_bad: bool,
     stack: ExitStack,
     *,
-    keep_levels: bool,
+    keep_intermediate: bool,
 ) -> Outcome:
     """What a run makes of the records that it reads, computed once. Without records there is nothing to compute."""
     if reading.is_empty:
-        return Outcome.nothing(spec, Applying(keep_levels))
+        return Outcome.nothing(spec, Applying(keep_intermediate))
     context.session()  # Spark's functions need one, and it may be that nobody has started it yet
     horizon = expiry.horizon_column()
     visits = visits_of(context, spec, reading, horizon, skip_bad, stack)
-    how = visits.departed.how(keep_levels=keep_levels)
+    how = visits.departed.how(keep_intermediate=keep_intermediate)
     moments = {NOW: expiry.now_column(), **({HORIZON: horizon} if horizon is not None else {})}
     applied = apply_logs(spec, visits.frame.withColumns(moments), how)
     with spark_errors_explained(
@@ -263,7 +265,7 @@ def make_changes(spec: DiffSpec, done: Done) -> list[MakeChange]:
     if spec.options.keep_intermediate and done.follows:
         changes += [lambda _last: NoRecords()] * len(spec.intermediate)
     elif spec.options.keep_intermediate:
-        for output, level in zip(spec.intermediate, levels_of(spec, done.outcome), strict=True):
+        for output, level in zip(spec.intermediate, intermediate_frames(spec, done.outcome), strict=True):
             changes.append(partial(change_of, output, [level], AllKeys(), None))
     return changes
 

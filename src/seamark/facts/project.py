@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from seamark.facts.live import RunningLine, running_lines, with_killed, writing_now
-from seamark.facts.sinks import SinkLine, StandingSink, list_sinks, standing_sinks
+from seamark.facts.sinks import SinkLine, SinkStatus, list_sinks, sink_statuses
 from seamark.facts.steps import StepLine, StepState, list_steps, step_states
 from seamark.facts.tables import (
     LeaseLine,
@@ -44,7 +44,7 @@ class Status:
     at: datetime
     tables: tuple[TableState, ...]
     steps: tuple[StepState, ...]
-    sinks: tuple[StandingSink, ...]
+    sinks: tuple[SinkStatus, ...]
     writing: tuple[str, ...]
     leases: tuple[LeaseLine, ...]
     runs: tuple[RunLine, ...]
@@ -71,7 +71,7 @@ def gather_status(store: DataStore) -> Status:
         at=now,
         tables=table_states(store, now),
         steps=step_states(store, live, now),
-        sinks=standing_sinks(store),
+        sinks=sink_statuses(store),
         writing=writing_now(store.control, live),
         leases=live_leases(store),
         runs=run_lines(with_killed(store.control.index.runs(newest=RUNS_SHOWN), live, RUNS_SHOWN)),

@@ -20,7 +20,7 @@ class SinkLine:
 
 
 @dataclass(frozen=True, slots=True)
-class StandingSink:
+class SinkStatus:
     """How a sink stands. `position` is None where nothing was sent yet; `error` is what stopped it from sending."""
 
     name: str
@@ -99,11 +99,11 @@ def planned_sinks(store: DataStore, names: Sequence[str], busy: Collection[str])
     )
 
 
-def standing_sinks(store: DataStore) -> tuple[StandingSink, ...]:
+def sink_statuses(store: DataStore) -> tuple[SinkStatus, ...]:
     """How every sink stands now; no target is asked."""
     found = [(sink, sink.state()) for sink in store.sinks().values()]
     return tuple(
-        StandingSink(
+        SinkStatus(
             name=sink.name,
             table=sink.table,
             target=sink.where,

@@ -189,12 +189,12 @@ def how_to_load(store: DataStore, tables: Sequence[str]) -> str:
         step.name for step in store.steps().values() if any(table in step.outputs for table in tables)
     )
     made = {table for name in makers for table in store.step(name).outputs}
-    ways = [f"`seamark run {' '.join(makers)}` makes {', '.join(t for t in tables if t in made)}"] if makers else []
+    advice = [f"`seamark run {' '.join(makers)}` makes {', '.join(t for t in tables if t in made)}"] if makers else []
     if by_hand := [table for table in tables if table not in made]:
-        ways.append(f"load {', '.join(by_hand)} with a program that calls `upsert`, `append` or `replace`")
+        advice.append(f"load {', '.join(by_hand)} with a program that calls `upsert`, `append` or `replace`")
         if (store.config.folder / "load.py").is_file():  # as `seamark init` makes one
-            ways[-1] += ", such as `python load.py`"
-    return "; ".join(ways)
+            advice[-1] += ", such as `python load.py`"
+    return "; ".join(advice)
 
 
 def _time(seconds: float | None) -> datetime | None:

@@ -45,15 +45,15 @@ def logical_hash(table: pa.Table | pa.RecordBatch) -> str:
 
 def check_hashable(data_type: pa.DataType) -> None:
     """`UnhashableType` if the logical hash is not defined for columns of this type."""
-    _shape(pa.schema([pa.field("column", data_type)]))
+    _structure(pa.schema([pa.field("column", data_type)]))
 
 
 class LogicalHasher:
     """The logical hash of rows that come in parts; where one part ends and the next begins does not matter."""
 
     def __init__(self, schema: pa.Schema, _new_digest: Callable[[], _Digest] = hashlib.sha3_256) -> None:
-        self._shape = _shape(schema)
-        names, types = self._shape
+        self._structure = _structure(schema)
+        names, types = self._structure
         self._names = _new_digest()
         self._names.update(names)
         self._columns = [_new_digest() for _ in types]
@@ -62,7 +62,7 @@ class LogicalHasher:
 
     def update(self, rows: pa.Table | pa.RecordBatch) -> None:
         """Add rows, which must have the columns that the hasher was made for."""
-        if _shape(rows.schema) != self._shape:
+        if _structure(rows.schema) != self._structure:
             raise UnhashableType(f"rows of another shape cannot be added to a logical hash: {_described(rows.schema)}.")
         leaves = iter(self._columns)
         for column in rows.columns:
@@ -116,7 +116,7 @@ def _leaf_count(data_type: pa.DataType) -> int:
     return sum(_leaf_count(data_type.field(index).type) for index in range(data_type.num_fields))
 
 
-def _shape(schema: pa.Schema) -> tuple[bytes, tuple[bytes, ...]]:
+def _structure(schema: pa.Schema) -> tuple[bytes, tuple[bytes, ...]]:
     """What a schema adds to the hash: the names with their levels, and the type of each leaf."""
     names: list[bytes] = []
     types: list[bytes] = []

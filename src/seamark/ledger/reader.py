@@ -39,7 +39,7 @@ def manifest_content(data: bytes) -> bytes:
     version = fields.scalar(1, _I32, 0)
     if version not in READ_VERSIONS:
         raise UnsupportedBlockVersion(version, READ_VERSIONS)
-    position = fields.target(2)
+    position = fields.pointed_to(2)
     if position is None:
         _malformed("its manifest has no content")
     return buffer.bytes_at(position)
@@ -117,7 +117,7 @@ class _TableView:
             _malformed(f"a field lies outside of its table at {self._position}")
         return self._position + offset if offset else None
 
-    def target(self, slot: int) -> int | None:
+    def pointed_to(self, slot: int) -> int | None:
         """Where the slot points to, or None if the table does not have it."""
         position = self.position(slot)
         return None if position is None else self._buffer.follow(position)
@@ -143,8 +143,8 @@ def _table(buffer: _Buffer, position: int, cls: type[Any], depth: int) -> Any:
             at = view.position(field.slot)
             value = None if at is None else _timestamp(*buffer.unpack(_TIMESTAMP, at))
         else:
-            target = view.target(field.slot)
-            value = None if target is None else _CHILD[field.kind](buffer, target, field, depth)
+            pointed_to = view.pointed_to(field.slot)
+            value = None if pointed_to is None else _CHILD[field.kind](buffer, pointed_to, field, depth)
         if value is None and field.required:
             _malformed(f"{cls.__name__}.{field.name} is missing")
         values[field.name] = value
@@ -157,10 +157,10 @@ def _union(buffer: _Buffer, view: _TableView, field: Field, slot: int, depth: in
         return None
     if member > len(field.of):
         _malformed(f"{field.name} is of kind {member}, the known kinds are 1 to {len(field.of)}")
-    target = view.target(slot + 1)
-    if target is None:
+    pointed_to = view.pointed_to(slot + 1)
+    if pointed_to is None:
         _malformed(f"{field.name} is said to be a {field.of[member - 1].__name__}, and is missing")
-    return _table(buffer, target, field.of[member - 1], depth + 1)
+    return _table(buffer, pointed_to, field.of[member - 1], depth + 1)
 
 
 def _enum_member(field: Field, value: int) -> Any:
@@ -230,11 +230,11 @@ def _wrapped(buffer: _Buffer, position: int, field: Field, depth: int) -> Any:
 
 
 def _extra(buffer: _Buffer, position: int, _field: Field, _depth: int) -> Any:
-    target = _TableView(buffer, position).target(0)
-    if target is None:
+    pointed_to = _TableView(buffer, position).pointed_to(0)
+    if pointed_to is None:
         _malformed("extra has no entries")
     try:
-        entries = json.loads(_text(buffer.bytes_at(target)), parse_constant=_no_json)
+        entries = json.loads(_text(buffer.bytes_at(pointed_to)), parse_constant=_no_json)
     except (ValueError, RecursionError):
         _malformed("extra is not JSON")
     if not isinstance(entries, dict):

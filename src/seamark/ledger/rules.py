@@ -134,9 +134,9 @@ def _after_data_event(state: ChainState, event: DataEvent) -> ChainState:
     _offsets_follow_on(state, event)
     _data_has_a_schema(state, event)
     _checkpoint_follows_on(state, event)
-    _watermark_stands(state, event)
+    _watermark_is_carried(state, event)
     if isinstance(event, AddData):
-        _source_state_stands(state, event)
+        _source_state_is_carried(state, event)
     _changes_something(state, event)
     return replace(
         state,
@@ -181,14 +181,14 @@ def _checkpoint_follows_on(state: ChainState, event: DataEvent) -> None:
         raise ChainRuleBroken("prevCheckpoint", expected=state.checkpoint, found=event.prev_checkpoint)
 
 
-def _watermark_stands(state: ChainState, event: DataEvent) -> None:
+def _watermark_is_carried(state: ChainState, event: DataEvent) -> None:
     if state.watermark is None:
         return
     if event.new_watermark is None or event.new_watermark < state.watermark:
         raise ChainRuleBroken("newWatermark", expected=f"{state.watermark} or later", found=event.new_watermark)
 
 
-def _source_state_stands(state: ChainState, event: AddData) -> None:
+def _source_state_is_carried(state: ChainState, event: AddData) -> None:
     # The next poll starts from the last event's state: an event that drops it makes the source be read again from
     # its beginning.
     if state.source_state is not None and event.new_source_state is None:

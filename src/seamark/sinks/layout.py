@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Shape(Enum):
+class RowKind(Enum):
     """What rows of the target stand for."""
 
     KEYED = "keyed"  # one current row per key
@@ -18,7 +18,7 @@ class Shape(Enum):
 class Layout:
     """The shape of the target's rows, and the columns that decide it."""
 
-    shape: Shape
+    kind: RowKind
     key: tuple[str, ...] = ()
     sign: str | None = None
     version: str | None = None
@@ -27,24 +27,24 @@ class Layout:
     @staticmethod
     def keyed(key: tuple[str, ...]) -> Layout:
         """One row per key: sending a record again changes nothing."""
-        return Layout(Shape.KEYED, key)
+        return Layout(RowKind.KEYED, key)
 
     @staticmethod
     def diff(
         key: tuple[str, ...], sign: str = "Sign", version: str = "Version", constant: tuple[str, ...] = ()
     ) -> Layout:
         """Records of +1 and -1 that cancel each other by key and version."""
-        return Layout(Shape.DIFF, key, sign, version, constant)
+        return Layout(RowKind.DIFF, key, sign, version, constant)
 
     @staticmethod
     def append() -> Layout:
         """One row per record."""
-        return Layout(Shape.APPEND)
+        return Layout(RowKind.APPEND)
 
     @property
     def is_idempotent(self) -> bool:
         """Whether a record that is sent again leaves the target as it was, whatever the target remembers of it."""
-        return self.shape is Shape.KEYED
+        return self.kind is RowKind.KEYED
 
     @property
     def required(self) -> tuple[str, ...]:

@@ -43,13 +43,13 @@ class SinkRegistry:
                 hint='give the sink another name with name="…".',
             )
         layout = outlet.layout_for(asked)
-        self._refuse_second_way(asked.table, outlet, layout, name)
+        self._refuse_second_sink(asked.table, outlet, layout, name)
         self._refuse_adopting(name, adopts)
         sink = Sink(self._context, name, asked.table, outlet, layout, asked.schema, self._schema_at, self._wait, adopts)
         self.sinks[name] = sink
         return sink
 
-    def _refuse_second_way(self, table: str, outlet: Outlet, layout: Layout, name: str) -> None:
+    def _refuse_second_sink(self, table: str, outlet: Outlet, layout: Layout, name: str) -> None:
         """Refuse to carry a table twice to one target, where every record would count twice."""
         for sink in self.sinks.values():
             if (sink.table, sink.where) == (table, outlet.where) and not layout.is_idempotent:

@@ -15,7 +15,7 @@ from seamark.errors import InvalidSink, MalformedBlock, SeamarkError
 from seamark.sinks.layout import Layout
 from seamark.sinks.plan import SinkMode, SinkPlan, decide_mode, plan_sending
 from seamark.sinks.report import SinkReport, SinkState
-from seamark.sinks.start import Known, Start, decide_start, writers
+from seamark.sinks.start import Start, StartFacts, decide_start, writers
 from seamark.sinks.target import Carried, Outlet, Place, Target
 from seamark.tables.context import TableContext
 from seamark.tables.schema.table_schema import TableSchema
@@ -104,10 +104,10 @@ class Sink:
         """Make the target's table, if there is none, before anything is sent: for others who write there as well."""
         head = self._context.control.index.head(self.table)
         with self._held() as lease, self.outlet.open(self._carried(head)) as target:
-            known = self._known(target)
+            known = self._start_facts(target)
             marker = known.markers.get(self.name)
             if known.is_new or (marker is not None and not marker.places and marker.adopted_by is None):
-                self._begin_anew(lease, target, known)  # what was sent to a target that is no more waits again
+                self._start_over(lease, target, known)  # what was sent to a target that is no more waits again
             log.debug("sink '%s': %s is ready", self.name, self.where)
 
     def go_on_after(self, sequence: int | None) -> None:
@@ -125,7 +125,7 @@ class Sink:
                 hint=f"`seamark log {self.table}` lists the blocks.",
             )
         with self._held() as lease, self.outlet.open(self._carried(head)) as target:
-            known = self._known(target)
+            known = self._start_facts(target)
             for other in sorted(writers(known, self._hash_at)):
                 self._adopt(target, other)
             # Afresh: what comes after is not there, and a token that is remembered must not swallow it.
@@ -195,12 +195,12 @@ class Sink:
             self._keep(lease, report, head.sequence)
             return
         with self.outlet.open(self._carried(head)) as target:
-            known = self._known(target)
+            known = self._start_facts(target)
             start = decide_start(known, self._hash_at)
             if start.adopts is not None:
                 self._adopt(target, start.adopts, afresh=start.afresh)
-            if start.anew:
-                self._begin_anew(lease, target, known)
+            if start.starts_over:
+                self._start_over(lease, target, known)
                 report.position = None
             self._send_all(lease, report, target, head, start, on_block)
         self._keep(lease, report, head.sequence)
@@ -232,8 +232,8 @@ class Sink:
             raise MalformedBlock(f"the chain of table '{self.table}' declares no schema.")
         return Carried(self.name, self.table, schema, self.layout)
 
-    def _known(self, target: Target) -> Known:
-        return Known(
+    def _start_facts(self, target: Target) -> StartFacts:
+        return StartFacts(
             sink=self.name,
             table=self.table,
             where=self.where,
@@ -272,7 +272,7 @@ class Sink:
         placed = [(each, self._place_at(each.sequence)) for each in kept if each is not None]
         return [replace(each, sequence=place.sequence) for each, place in placed if place is not None]
 
-    def _begin_anew(self, lease: Lease, target: Target, known: Known) -> None:
+    def _start_over(self, lease: Lease, target: Target, known: StartFacts) -> None:
         """Forget what was sent to a target that is no more, before anything goes to the new one.
 
         The control database first: killed in between, the next run looks at the target again.
@@ -322,10 +322,10 @@ class Sink:
             faults.reached("sink-block-marked")
             self._keep(lease, report, block.sequence)
             faults.reached("sink-position-kept")
-            self._tell(report, block)
+            self._add_to_report(report, block)
             on_block(report, len(blocks) - number)
 
-    def _tell(self, report: SinkReport, block: BlockEntry) -> None:
+    def _add_to_report(self, report: SinkReport, block: BlockEntry) -> None:
         records = _records(block)
         report.blocks += 1
         report.records += records

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from seamark.control import SinkPosition
 from seamark.errors import TargetConflict
-from seamark.sinks.layout import Layout, Shape
+from seamark.sinks.layout import Layout, RowKind
 from seamark.sinks.target import Marker, Place, Trace
 
 HashAt = Callable[[int], str | None]
@@ -24,14 +24,14 @@ class Start:
     """
 
     after: int | None
-    anew: bool = False
+    starts_over: bool = False
     begun: Place | None = None
     adopts: str | None = None
     afresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class StartFacts:
     """What is known when a sink begins to work."""
 
     sink: str
@@ -62,46 +62,46 @@ class Known:
             return False
         if self.is_sent_here or any(marker.places for marker in self.markers.values()):
             return True
-        return self.sink not in self.markers and self.layout.shape is not Shape.DIFF
+        return self.sink not in self.markers and self.layout.kind is not RowKind.DIFF
 
     def sent_by(self, sink: str) -> int:
         """The last block that a sink has sent to this target, as far as the control database knows; -1 if none."""
-        known = [self.sent] if sink == self.sink else [each for each in self.carried if each.sink == sink]
-        return max((each.sequence for each in known if each is not None and each.is_in(self.where)), default=-1)
+        positions = [self.sent] if sink == self.sink else [each for each in self.carried if each.sink == sink]
+        return max((each.sequence for each in positions if each is not None and each.is_in(self.where)), default=-1)
 
 
-def decide_start(known: Known, hash_at: HashAt) -> Start:
+def decide_start(facts: StartFacts, hash_at: HashAt) -> Start:
     """Where to go on, or `TargetConflict` where sending on could count a record twice or leave one out.
 
     The target's own marker decides: it was written beside the data, so it is right after a crash, after the control
     database was built again and after the target was restored from a copy. The control database's position only saves a
     look at the target when there is nothing to send.
     """
-    if known.is_new:
-        return Start(None, anew=True)
-    if known.layout.is_idempotent and not known.is_empty:
-        _refuse_rows_of_others(known, hash_at)
-    adopts = adopted(known, hash_at)
-    marker = known.markers.get(adopts or known.sink)
-    if known.is_empty and known.layout.is_idempotent:
-        return Start(None, anew=True, adopts=adopts)  # nothing was sent yet, or somebody emptied it
+    if facts.is_new:
+        return Start(None, starts_over=True)
+    if facts.layout.is_idempotent and not facts.is_empty:
+        _refuse_rows_of_others(facts, hash_at)
+    adopts = adopted(facts, hash_at)
+    marker = facts.markers.get(adopts or facts.sink)
+    if facts.is_empty and facts.layout.is_idempotent:
+        return Start(None, starts_over=True, adopts=adopts)  # nothing was sent yet, or somebody emptied it
     if marker is None or not marker.places:
-        return _without_marker(known, marker, hash_at)
+        return _without_marker(facts, marker, hash_at)
     for place in marker.places:
-        _refuse_another_chain(known, place, hash_at)
-    return replace(_after(known, marker, known.sent_by(adopts or known.sink)), adopts=adopts)
+        _refuse_another_chain(facts, place, hash_at)
+    return replace(_after(facts, marker, facts.sent_by(adopts or facts.sink)), adopts=adopts)
 
 
-def _after(known: Known, marker: Marker, sent: int) -> Start:
+def _after(facts: StartFacts, marker: Marker, sent: int) -> Start:
     done = None if marker.done is None else marker.done.sequence
     if sent > (-1 if done is None else done):
         # The target was set back, to a copy perhaps: it may know blocks still that it does not have any more.
-        if marker.doubt is None or known.layout.is_idempotent:
+        if marker.doubt is None or facts.layout.is_idempotent:
             return Start(done, afresh=True)
-        raise _doubt_too_old(known, marker, "and since then the target was set back to where it was before")
-    if marker.doubt is not None and not marker.is_covered and not known.layout.is_idempotent:
+        raise _doubt_too_old(facts, marker, "and since then the target was set back to where it was before")
+    if marker.doubt is not None and not marker.is_covered and not facts.layout.is_idempotent:
         raise _doubt_too_old(
-            known,
+            facts,
             marker,
             "and since then so much was inserted or changed there that it would no longer be noticed if the block came "
             "twice",
@@ -112,50 +112,50 @@ def _after(known: Known, marker: Marker, sent: int) -> Start:
 # --- other sinks ------------------------------------------------------------------------------------------------------
 
 
-def writers(known: Known, hash_at: HashAt) -> dict[str, Marker]:
+def writers(facts: StartFacts, hash_at: HashAt) -> dict[str, Marker]:
     """The other sinks that have sent blocks of this very chain to this target, and were not adopted."""
     return {
         name: marker
-        for name, marker in known.markers.items()
-        if name != known.sink and marker.adopted_by is None and _is_of_chain(marker, hash_at)
+        for name, marker in facts.markers.items()
+        if name != facts.sink and marker.adopted_by is None and _is_of_chain(marker, hash_at)
     }
 
 
-def adopted(known: Known, hash_at: HashAt) -> str | None:
+def adopted(facts: StartFacts, hash_at: HashAt) -> str | None:
     """The sink whose place is to be taken, or None where this one goes on as itself.
 
     `TargetConflict` where another sink has sent the same records: sent again under another name they would count twice.
     """
-    mine, others = known.markers.get(known.sink), writers(known, hash_at)
+    mine, others = facts.markers.get(facts.sink), writers(facts, hash_at)
     if mine is not None and mine.places and mine.adopted_by is None:
         return None  # adopting was done in an earlier run
-    if known.adopts in others:
-        return known.adopts
+    if facts.adopts in others:
+        return facts.adopts
     if mine is not None and mine.adopted_by is not None:
-        last = _last_adopter(known, mine.adopted_by)
+        last = _last_adopter(facts, mine.adopted_by)
         raise TargetConflict(
-            f"sink '{known.sink}' has carried '{known.table}' to {known.where}, and sink '{last}' goes on in its "
+            f"sink '{facts.sink}' has carried '{facts.table}' to {facts.where}, and sink '{last}' goes on in its "
             "place. Nothing was sent.",
             hint=f"take this one out of the program, or go on under this name with {_adopt(last)}.",
         )
-    if not others or (known.layout.is_idempotent and known.adopts is None):
+    if not others or (facts.layout.is_idempotent and facts.adopts is None):
         return None  # nobody was here before; or everything may be sent again
     first = min(others)
-    told = f", not '{known.adopts}'" if known.adopts is not None else ""
+    told = f", not '{facts.adopts}'" if facts.adopts is not None else ""
     raise TargetConflict(
-        f"sink '{known.sink}' is to carry '{known.table}' to {known.where}, and sink '{first}' does so already{told}: "
+        f"sink '{facts.sink}' is to carry '{facts.table}' to {facts.where}, and sink '{first}' does so already{told}: "
         f"up to block {_sequence(others[first])}. Nothing was sent, for every record would count twice.",
         hint=f"if it is the same sink under another name, go on from its position with {_adopt(first)}; "
         f'else give this one a target of its own, or the old name, name="{first}".',
     )
 
 
-def _last_adopter(known: Known, sink: str) -> str:
+def _last_adopter(facts: StartFacts, sink: str) -> str:
     """The sink that goes on now, where one that has adopted another was adopted itself."""
-    met = {known.sink}
+    met = {facts.sink}
     while sink not in met:
         met.add(sink)
-        marker = known.markers.get(sink)
+        marker = facts.markers.get(sink)
         sink = marker.adopted_by if marker is not None and marker.adopted_by is not None else sink
     return sink
 
@@ -171,53 +171,53 @@ def _sequence(marker: Marker) -> int:
 # --- this sink --------------------------------------------------------------------------------------------------------
 
 
-def _without_marker(known: Known, marker: Marker | None, hash_at: HashAt) -> Start:
+def _without_marker(facts: StartFacts, marker: Marker | None, hash_at: HashAt) -> Start:
     """Everything, where nothing of it can be there, or where it does no harm if it is.
 
     Rows that nobody knows of may be this table's own: in a copy of another target, or in one that was renamed.
     """
     if marker is not None:
-        return Start(None, anew=True)  # a marker without a block says that nothing was sent
-    if known.layout.is_idempotent:
-        return _over_own_rows(known, hash_at)
-    if known.is_empty:
-        if known.is_sent_here and known.layout.shape is Shape.DIFF:
-            raise _unknown_rows(known, "is empty", "they may have been there and have cancelled each other")
-        return Start(None, anew=True)
-    if known.sent is None and known.adopts is None and not known.carried:
+        return Start(None, starts_over=True)  # a marker without a block says that nothing was sent
+    if facts.layout.is_idempotent:
+        return _over_own_rows(facts, hash_at)
+    if facts.is_empty:
+        if facts.is_sent_here and facts.layout.kind is RowKind.DIFF:
+            raise _unknown_rows(facts, "is empty", "they may have been there and have cancelled each other")
+        return Start(None, starts_over=True)
+    if facts.sent is None and facts.adopts is None and not facts.carried:
         return Start(None)  # its first run: the rows that are there are somebody else's, such as a fast supplier's
-    raise _unknown_rows(known, "holds rows", "they may be the same ones")
+    raise _unknown_rows(facts, "holds rows", "they may be the same ones")
 
 
-def _over_own_rows(known: Known, hash_at: HashAt) -> Start:
+def _over_own_rows(facts: StartFacts, hash_at: HashAt) -> Start:
     """Everything over rows of the same chain. Over others' it would leave the newer one of two that are not related."""
-    is_own = known.is_sent_here or any(each.is_in(known.where) for each in known.carried)
-    if is_own or any(_is_of_chain(marker, hash_at) for marker in known.markers.values()):
-        return Start(None, anew=True)
+    is_own = facts.is_sent_here or any(each.is_in(facts.where) for each in facts.carried)
+    if is_own or any(_is_of_chain(marker, hash_at) for marker in facts.markers.values()):
+        return Start(None, starts_over=True)
     raise TargetConflict(
-        f"sink '{known.sink}' is to carry '{known.table}' to {known.where}, which holds rows, and does not know from "
+        f"sink '{facts.sink}' is to carry '{facts.table}' to {facts.where}, which holds rows, and does not know from "
         "where. Nothing was sent: rows of another origin could stay in front of newer ones.",
-        hint=f"if they are rows of '{known.table}', in a copy perhaps, {_say(known.sink, None)} sends everything over "
+        hint=f"if they are rows of '{facts.table}', in a copy perhaps, {_say(facts.sink, None)} sends everything over "
         "them; if not, give the sink a table of its own with another table=.",
     )
 
 
-def _unknown_rows(known: Known, what: str, why: str) -> TargetConflict:
+def _unknown_rows(facts: StartFacts, what: str, why: str) -> TargetConflict:
     """What a sink is stopped with before a target of which nobody knows what it has of the chain."""
-    before = known.sent or next((each for each in known.carried if each.sink == known.adopts), None)
-    before = before or max(known.carried, key=lambda each: each.sequence, default=None)
+    before = facts.sent or next((each for each in facts.carried if each.sink == facts.adopts), None)
+    before = before or max(facts.carried, key=lambda each: each.sequence, default=None)
     if before is None:
-        done = f"is to take the place of '{known.adopts}', which has carried '{known.table}' nowhere that is known"
-        here = f"{_say(known.sink, '…')} with the last block that it has"
+        done = f"is to take the place of '{facts.adopts}', which has carried '{facts.table}' nowhere that is known"
+        here = f"{_say(facts.sink, '…')} with the last block that it has"
     else:
-        elsewhere = "" if before.is_in(known.where) else f" to {before.target}"
-        carried = f"has carried '{known.table}' up to block {before.sequence}{elsewhere}"
-        done = carried if before.sink == known.sink else f"goes there for the first time, and '{before.sink}' {carried}"
-        here = _say(known.sink, before.sequence)
+        elsewhere = "" if before.is_in(facts.where) else f" to {before.target}"
+        carried = f"has carried '{facts.table}' up to block {before.sequence}{elsewhere}"
+        done = carried if before.sink == facts.sink else f"goes there for the first time, and '{before.sink}' {carried}"
+        here = _say(facts.sink, before.sequence)
     return TargetConflict(
-        f"sink '{known.sink}' {done}, but {known.where} does not know of it, and {what}. Nothing was sent: {why}.",
+        f"sink '{facts.sink}' {done}, but {facts.where} does not know of it, and {what}. Nothing was sent: {why}.",
         hint=f"if this is the target that has them, or a copy of it, {here} goes on from there; "
-        f"if it has none of them, {_say(known.sink, None)} sends everything.",
+        f"if it has none of them, {_say(facts.sink, None)} sends everything.",
     )
 
 
@@ -225,40 +225,40 @@ def _is_of_chain(marker: Marker, hash_at: HashAt) -> bool:
     return bool(marker.places) and all(hash_at(place.sequence) == place.hash for place in marker.places)
 
 
-def _refuse_rows_of_others(known: Known, hash_at: HashAt) -> None:
+def _refuse_rows_of_others(facts: StartFacts, hash_at: HashAt) -> None:
     """Refuse to mix chains where one row per key stands: each counts its records for itself, so a stale one may win."""
-    for stranger in known.strangers:
+    for stranger in facts.strangers:
         if stranger.marker.places:
             raise TargetConflict(
-                f"sink '{known.sink}' is to carry '{known.table}' to {known.where}, and sink '{stranger.sink}' carries "
+                f"sink '{facts.sink}' is to carry '{facts.table}' to {facts.where}, and sink '{stranger.sink}' carries "
                 f"'{stranger.table}' there. Nothing was sent: of two rows with one key the older one could stay.",
                 hint="give the sink a table of its own with another table=; a step before it, or a view in the target, "
                 "can bring both together.",
             )
-    for name, marker in known.markers.items():
-        for place in marker.places if name != known.sink else ():
-            _refuse_another_chain(known, place, hash_at)
+    for name, marker in facts.markers.items():
+        for place in marker.places if name != facts.sink else ():
+            _refuse_another_chain(facts, place, hash_at)
 
 
-def _refuse_another_chain(known: Known, place: Place, hash_at: HashAt) -> None:
+def _refuse_another_chain(facts: StartFacts, place: Place, hash_at: HashAt) -> None:
     found = hash_at(place.sequence)
     if found != place.hash:
         raise TargetConflict(
-            f"sink '{known.sink}': {known.where} was filled from another chain: its block {place.sequence} is "
-            f"{place.hash}, and that of '{known.table}' is {found or 'not there'}. Nothing was sent.",
+            f"sink '{facts.sink}': {facts.where} was filled from another chain: its block {place.sequence} is "
+            f"{place.hash}, and that of '{facts.table}' is {found or 'not there'}. Nothing was sent.",
             hint="the table was made anew, or two projects share the target: give the sink a table of its own with "
             "another table=, and everything is sent there.",
         )
 
 
-def _doubt_too_old(known: Known, marker: Marker, why: str) -> TargetConflict:
+def _doubt_too_old(facts: StartFacts, marker: Marker, why: str) -> TargetConflict:
     assert marker.doubt is not None, "there is a doubt"
     return TargetConflict(
-        f"sink '{known.sink}' was stopped while it sent block {marker.doubt.sequence} of '{known.table}' to "
-        f"{known.where}, {why}. Nothing was sent.",
+        f"sink '{facts.sink}' was stopped while it sent block {marker.doubt.sequence} of '{facts.table}' to "
+        f"{facts.where}, {why}. Nothing was sent.",
         hint="look whether the block's records are there: if they are, "
-        f"{_say(known.sink, marker.doubt.sequence)} goes on after it; if they are not, "
-        f"{_say(known.sink, marker.done.sequence if marker.done else None)} sends it.",
+        f"{_say(facts.sink, marker.doubt.sequence)} goes on after it; if they are not, "
+        f"{_say(facts.sink, marker.done.sequence if marker.done else None)} sends it.",
     )
 
 

@@ -233,13 +233,13 @@ def explained(error: BaseException) -> str:
     if not isinstance(error, SPARK_ERRORS):
         return words_of(error)
     if isinstance(error, PythonException):
-        return storable(last_words(str(error)))
+        return storable(final_line(str(error)))
     if isinstance(error, Py4JError):
         return storable(_of_causes(causes_of(error)) or _first_line(str(error)) or type(error).__name__)
     return storable(_first_line(str(error)) or type(error).__name__)
 
 
-def last_words(text: str) -> str:
+def final_line(text: str) -> str:
     """The end of a Python stack trace: the line that names the error; after our mark, what we said."""
     own = text.rpartition(OWN_TROUBLE.marked)[2] if OWN_TROUBLE.marked in text else None
     if own is not None:
@@ -258,7 +258,7 @@ def _of_causes(causes: list[Cause]) -> str:
         return ""
     cause = speaking[0]
     if cause.condition == _PYTHON:
-        return last_words(cause.message)
+        return final_line(cause.message)
     text = _first_line(cause.message)
     return text if cause.condition or cause.kind in _WRAPPERS else f"{cause.kind.rpartition('.')[2]}: {text}"
 

@@ -94,7 +94,7 @@ class Backlog:
         return not (waits or self.watermark_waits)
 
     @property
-    def begins_anew(self) -> bool:
+    def starts_over(self) -> bool:
         """Whether all keys are to be computed by another definition, and none has been yet."""
         return self.older is not None and self.unfinished is not None and self.unfinished.mark.upto is None
 

@@ -21,8 +21,8 @@ def next_move(backlog: Backlog, policy: OnChange, tried: Set[str] = frozenset())
         return Move.refused(backlog.outgrown)
     if (refusal := _unanswered_change(backlog, policy)) is not None:
         return Move.refused(refusal)
-    if _begins_anew(backlog, policy):
-        return Move(Mode.RECOMPUTE, _why_anew(backlog))
+    if _starts_over(backlog, policy):
+        return Move(Mode.RECOMPUTE, _why_start_over(backlog))
     if backlog.unfinished is not None:
         return Move(backlog.unfinished.mode, "a pass over all keys continues where it was cut off")
     if backlog.has_records:
@@ -46,7 +46,7 @@ def decided(backlog: Backlog, policy: OnChange) -> Backlog:
     """
     if (refusal := _unanswered_change(backlog, policy)) is not None:
         raise refusal
-    return backlog.to_recompute() if _begins_anew(backlog, policy) else backlog
+    return backlog.to_recompute() if _starts_over(backlog, policy) else backlog
 
 
 def _unanswered_change(backlog: Backlog, policy: OnChange) -> DefinitionChanged | None:
@@ -57,26 +57,26 @@ def _unanswered_change(backlog: Backlog, policy: OnChange) -> DefinitionChanged 
     return definition_changed(backlog.spec.name, older, backlog.spec.definition)
 
 
-def _begins_anew(backlog: Backlog, policy: OnChange) -> bool:
+def _starts_over(backlog: Backlog, policy: OnChange) -> bool:
     """Whether all keys must be computed anew because the definition, or what it writes to, changed."""
     if backlog.older is None:
         return bool(backlog.new_outputs)
-    return _leaves_no_choice(backlog) if policy == "ask" else policy == "recompute" or _must_be_anew(backlog)
+    return _leaves_no_choice(backlog) if policy == "ask" else policy == "recompute" or _must_start_over(backlog)
 
 
 def _leaves_no_choice(backlog: Backlog) -> bool:
     """Whether nobody needs to be asked: the rows cannot be kept, or there are none."""
-    return _must_be_anew(backlog) or not backlog.has_made_rows
+    return _must_start_over(backlog) or not backlog.has_made_rows
 
 
-def _must_be_anew(backlog: Backlog) -> bool:
+def _must_start_over(backlog: Backlog) -> bool:
     """Whether the rows that stand cannot be kept: an output is new, or the chain of an input is another one."""
     older, newer = backlog.older, backlog.spec.definition
     assert older is not None
     return newer.adds_outputs_to(older) or bool(backlog.new_outputs) or newer.agrees_with(older)
 
 
-def _why_anew(backlog: Backlog) -> str:
+def _why_start_over(backlog: Backlog) -> str:
     if backlog.new_outputs:
         return f"new output {', '.join(backlog.new_outputs)}"
     return f"its definition changed{'' if backlog.has_made_rows else ' before it made any row'}"

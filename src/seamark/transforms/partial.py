@@ -45,7 +45,7 @@ Columns = tuple[str, ...]
 def waiting_keys(context: TableContext, backlog: Backlog) -> list[Found]:
     """The keys that records lead to, but for those that limited runs have computed since."""
     found = candidates(context, backlog, from_the_start=backlog.unfinished is not None)
-    if backlog.begins_anew:  # what was computed ahead was computed by the definition before
+    if backlog.starts_over:  # what was computed ahead was computed by the definition before
         return found
     return without_covered(found, computed_ahead(context, backlog), backlog.spec.shape)
 
@@ -128,7 +128,7 @@ def _first_record(keys: CheckedFrame, context: TableContext) -> int | None:
     return arrow_rows(keys.to_spark(context.session).agg(F.min(FIRST))).column(0)[0].as_py()
 
 
-def _at_hand(shape: Shape, columns: Columns, pieces: Sequence[CheckedFrame]) -> pa.Table:
+def _in_memory(shape: Shape, columns: Columns, pieces: Sequence[CheckedFrame]) -> pa.Table:
     schema = pa.schema([pa.field(name, shape.key_types[name]) for name in columns])
     tables = [schema.empty_table()]
     tables += [piece.select(columns).to_arrow(schema) for piece in pieces]
@@ -207,7 +207,7 @@ def changed_idx(context: TableContext, backlog: Backlog, config: RunConfig) -> D
     taken = _keys_taken(context, backlog, config)
     if not shape.keys:
         return session.range(1 if () in taken else 0).select()
-    frames = [spark_frame(session, _at_hand(shape, shape.keys, []))]
+    frames = [spark_frame(session, _in_memory(shape, shape.keys, []))]
     for columns, keys in taken.items():
         names = [quoted(name) for name in columns]
         union = reduce(DataFrame.unionByName, [entry.to_spark(context.session).select(*names) for entry in keys])
@@ -225,7 +225,7 @@ def changed_idx_count(context: TableContext, backlog: Backlog, config: RunConfig
         return 1 if () in taken else 0
     mine = [entry for entry in taken.get(shape.keys, []) if entry.in_memory is not None]
     if len(mine) == sum(len(keys) for keys in taken.values()):
-        return _at_hand(shape, shape.keys, mine).num_rows
+        return _in_memory(shape, shape.keys, mine).num_rows
     return changed_idx(context, backlog, config).count()
 
 

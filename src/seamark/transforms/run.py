@@ -38,7 +38,7 @@ from seamark.transforms.compute.call import (
     call_uncomputed,
     foreign_key_in,
 )
-from seamark.transforms.compute.gather import Gathered, KnownRows, gather
+from seamark.transforms.compute.gather import Gathered, LoadedRows, gather
 from seamark.transforms.compute.isolate import compute_isolating
 from seamark.transforms.compute.pandas_call import compute_pandas
 from seamark.transforms.declare.nondeterminism import warn_of_chance
@@ -58,7 +58,7 @@ class Work:
     covers: tuple[Covered, ...] = ()
     keys: tuple[str, ...] = ()
     range: RangeMark | None = None
-    known: Mapping[str, KnownRows] = field(default_factory=dict)
+    loaded: Mapping[str, LoadedRows] = field(default_factory=dict)
     completes: bool = False  # all that waited up to the pins is done with it
     remember: bool = False  # keys computed ahead of the positions are remembered
     rows_in: int = 0
@@ -115,7 +115,7 @@ class StepRun:
             observe(self.spec.name, time.monotonic() - begun)
         self._on_batch(self.report, batches_left)
 
-    def do_given(self, backlog: Backlog, work: Work) -> None:
+    def do_handed_in(self, backlog: Backlog, work: Work) -> None:
         """Compute keys that somebody has given and commit them; without any key there is nothing to commit."""
         if not work.is_empty:
             self.do(backlog, work)
@@ -125,7 +125,7 @@ class StepRun:
 
         Then the keys to blame can be found, and the others are committed.
         """
-        gathered = None if work.is_empty else gather(self.shape, work.scope, backlog.read, work.known)
+        gathered = None if work.is_empty else gather(self.shape, work.scope, backlog.read, work.loaded)
         trouble = None
         if gathered is not None and self._is_large(gathered):
             try:
@@ -167,7 +167,7 @@ class StepRun:
             results = Results.none(self.shape)
             for number, work in enumerate(works, start=1):
                 self.attempt.at_batch(self.context, work.mode, number, batches_left=len(works) - number)
-                gathered = None if work.is_empty else gather(self.shape, work.scope, backlog.read, work.known)
+                gathered = None if work.is_empty else gather(self.shape, work.scope, backlog.read, work.loaded)
                 part = self._compute(backlog, work, stack, gathered)
                 self._make_room(done, part, stack)
                 done.append(part)
@@ -279,7 +279,7 @@ class StepRun:
         )
         batch = self._batch(backlog, done, tuple(left.values()), tuple(failed))
         committed = self._committer.commit(batch, self._record(work), progress)
-        self._tell(done, committed, failed)
+        self._add_to_report(done, committed, failed)
         self._failures = left
         self.tried.update(failed, work.keys)
         self.offsets.update({p.input_table: p.update_ts for p in positions if p.update_ts is not None})
@@ -320,7 +320,7 @@ class StepRun:
         Those are forgotten when the positions pass them, and when all keys are to be computed by another definition.
         """
         forgotten: list[str] = []
-        if work.completes or backlog.begins_anew:
+        if work.completes or backlog.starts_over:
             covered = self.context.control.index.covered_keys(self.spec.name, self.spec.outputs_key)
             forgotten = [entry.key for entry in covered]
         if not work.remember or not isinstance(work.scope, KeyValues):
@@ -338,7 +338,7 @@ class StepRun:
 
         return record
 
-    def _tell(self, done: Done, committed: Committed, failed: Mapping[str, FailedKey]) -> None:
+    def _add_to_report(self, done: Done, committed: Committed, failed: Mapping[str, FailedKey]) -> None:
         report, counts = self.report, committed.counts
         report.mode = done.work.mode
         report.keys += done.keys

@@ -26,7 +26,7 @@ from seamark.tables.schema.growth import grow_declared
 from seamark.tables.write.publish import begun_heads
 from seamark.transforms.backlog import Backlog, adopted, backlog_of
 from seamark.transforms.declare.spec import StepSpec
-from seamark.transforms.keys.handed_in import changed_rows, failed_among, given_scope, key_rows
+from seamark.transforms.keys.handed_in import changed_rows, failed_among, handed_in_scope, key_rows
 from seamark.transforms.keys.select import no_keys
 from seamark.transforms.keys.strategies import by_changes, by_columns, covers_pins, scope_of, through_all_keys
 from seamark.transforms.moves import decided, next_move
@@ -106,7 +106,7 @@ class Step:
         def work(run: StepRun) -> None:
             backlog = self._pinned(run, config)
             for scope, keys in changed_rows(run, backlog, changes):
-                run.do_given(backlog, Work(scope, Mode.CHANGELIST, keys=keys))
+                run.do_handed_in(backlog, Work(scope, Mode.CHANGELIST, keys=keys))
 
         return self._run(config, Mode.CHANGELIST, work)
 
@@ -119,8 +119,8 @@ class Step:
             return StepReport(self.name)
 
         def work(run: StepRun) -> None:
-            scope, texts = given_scope(run, keys)
-            run.do_given(self._pinned(run, config), Work(scope, Mode.KEYS, keys=texts))
+            scope, texts = handed_in_scope(run, keys)
+            run.do_handed_in(self._pinned(run, config), Work(scope, Mode.KEYS, keys=texts))
 
         return self._run(config, Mode.KEYS, work)
 

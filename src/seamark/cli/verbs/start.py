@@ -51,7 +51,7 @@ def init(
 
 def make_project(folder: Path) -> NewProject:
     """Write the template's files into a folder, all of them or none."""
-    _refuse_what_stands(folder)
+    _refuse_existing_files(folder)
     source = files("seamark.cli") / "template"
     try:
         for name, target in TEMPLATE.items():
@@ -77,7 +77,7 @@ def make_project(folder: Path) -> NewProject:
     return NewProject(str(folder.absolute()), tuple(TEMPLATE.values()), commands)
 
 
-def _refuse_what_stands(folder: Path) -> None:
+def _refuse_existing_files(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise UsedWrongly(f"{folder} is a file. Nothing was written.", hint="name a folder; it need not exist yet.")
     standing = [name for name in TEMPLATE.values() if (folder / name).exists()]

@@ -50,9 +50,9 @@ class Departed:
             visits = beside(spec, visits, spec.state, self.rows, asleep, few=few)
         return visits
 
-    def how(self, *, keep_levels: bool) -> Applying:
+    def how(self, *, keep_intermediate: bool) -> Applying:
         """How logs are applied to visits with these beside them."""
-        return Applying(keep_levels, marks=self.marks is not None, asleep=self.rows is not None)
+        return Applying(keep_intermediate, marks=self.marks is not None, asleep=self.rows is not None)
 
 
 def departed_among(

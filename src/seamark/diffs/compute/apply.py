@@ -22,6 +22,7 @@ from seamark.diffs.compute.visit_columns import (
     AT_SLOW,
     AT_WIDE,
     COUNTS,
+    DELETED_WITHOUT_VERSION,
     ENDED,
     ENDS,
     HORIZON,
@@ -32,21 +33,20 @@ from seamark.diffs.compute.visit_columns import (
     MARK_SLOW,
     MISSING,
     TOO_LARGE,
-    UNTOLD,
     WIDE_BY_VERSION,
     Applying,
+    applied_name,
     asleep,
     column_names,
     gone,
     heard_name,
+    intermediate_column,
     known_side,
-    level_of,
     lines_name,
     old,
     state_name,
     state_row,
     stored_side,
-    told_name,
 )
 from seamark.diffs.declare.spec import LOG, SIGN, SLOW, VERSION, DiffLog, DiffSpec
 from seamark.tables.frame import quoted
@@ -109,16 +109,16 @@ def _begin(spec: DiffSpec, how: Applying) -> list[Stage]:
         ENDS: F.array_compact(F.array(mark)),
         ENDED: F.lit(False),
         MISSING: nothing,
-        UNTOLD: F.lit(False),
+        DELETED_WITHOUT_VERSION: F.lit(False),
         TOO_LARGE: F.lit(None).cast("string"),
         LATE: _col(news.LATE_ROWS),
     }
     if wide is not None:
         columns[AT_WIDE] = wide
-    return [columns, *([{level_of(0): _level(spec, F.lit(True))}] if how.keep_levels else [])]
+    return [columns, *([{intermediate_column(0): _intermediate(spec, F.lit(True))}] if how.keep_intermediate else [])]
 
 
-def _level(spec: DiffSpec, condition: Column) -> Column:
+def _intermediate(spec: DiffSpec, condition: Column) -> Column:
     """What is known of a visit that lives, as a row of the state; NULL of one that does not."""
     return F.when(_col(LIVES) & condition, F.struct(*state_row(spec, known_side(spec))))
 
@@ -144,33 +144,33 @@ def _read(spec: DiffSpec, log: DiffLog) -> list[Stage]:
         life = Life.of({name: known[name] for name in facts}, names)
         return _as_struct(applied(spec, log, life, news.record_of(spec, log, entry)).facts)
 
-    told, several = _col(told_name(log)), _col(_SEVERAL)
-    one = applied(spec, log, _life(spec, log), news.record_of(spec, log, F.get(told, F.lit(0)))).facts
-    count = F.size(told)
+    records, several = _col(applied_name(log)), _col(_SEVERAL)
+    one = applied(spec, log, _life(spec, log), news.record_of(spec, log, F.get(records, F.lit(0)))).facts
+    count = F.size(records)
     after = {
         _next(name): F.when(count == 0, facts[name]).when(count == 1, one[name]).otherwise(several[name])
         for name in facts
     }
     if spec.constant:
         after[heard_name(log)] = after[_next(HEARD)]
-    reduction = F.when(count > 1, F.reduce(told, _as_struct(facts), follow))
-    return [*_told(spec, log), {_SEVERAL: reduction}, after]
+    reduction = F.when(count > 1, F.reduce(records, _as_struct(facts), follow))
+    return [*_to_apply(spec, log), {_SEVERAL: reduction}, after]
 
 
 def _as_struct(facts: Mapping[str, Column]) -> Column:
     return F.struct(*[value.alias(name) for name, value in facts.items()])
 
 
-def _told(spec: DiffSpec, log: DiffLog) -> list[Stage]:
+def _to_apply(spec: DiffSpec, log: DiffLog) -> list[Stage]:
     """The records of a log. A side log without the time to live's column is too late when its visit is."""
-    name = told_name(log)
-    told: Stage = {name: news.told_by(spec, log)}
+    name = applied_name(log)
+    records: Stage = {name: news.records_to_apply(spec, log)}
     if spec.ttl is None or log.number == 1 or log.has(spec.ttl.column):
-        return [told]
+        return [records]
     is_over = F.coalesce(_col(LIVES) & (_col(state_name(spec.ttl.column)) < _col(HORIZON)), F.lit(False))
     late = F.when(is_over, F.size(_col(name))).otherwise(0)
     in_time = F.when(is_over, F.slice(_col(name), 1, 0)).otherwise(_col(name))
-    return [told, {LATE: _col(LATE) + late, name: in_time}]
+    return [records, {LATE: _col(LATE) + late, name: in_time}]
 
 
 def _life(spec: DiffSpec, log: DiffLog) -> Life:
@@ -178,12 +178,12 @@ def _life(spec: DiffSpec, log: DiffLog) -> Life:
     lives = _col(LIVES)
     return Life(
         fast=F.when(lives, _col(AT_FAST)),
-        told=F.expr(NO_VERSION),
+        newest=F.expr(NO_VERSION),
         mark=_col(MARK),
         same=lives,
         ended=F.array().cast("array<bigint>"),
         late=F.lit(0),
-        untold=F.lit(False),
+        lacks_version=F.lit(False),
         too_large=F.lit(None).cast("string"),
         heard=F.array().cast("array<bigint>"),
         state={c.name: F.when(lives, _col(state_name(c.name))) for c in columns_of(spec, log)},
@@ -220,7 +220,8 @@ def _apply_deletes(spec: DiffSpec, log: DiffLog) -> list[Stage]:
         lines_name(log, "delete"): records,
         MISSING: F.coalesce(_col(MISSING), _missing(spec, needs_wide, newest), _missing_of(spec, others)),
         # Nobody has said which of the fast supplier's versions is to be taken back: it cannot be left standing either.
-        UNTOLD: _col(UNTOLD) | (life.untold & F.lit(not spec.fast_deletes and not log.is_keyed)),
+        DELETED_WITHOUT_VERSION: _col(DELETED_WITHOUT_VERSION)
+        | (life.lacks_version & F.lit(not spec.fast_deletes and not log.is_keyed)),
         LIVES: _col(LIVES) & ~has_ended,
         MARK_SLOW: F.when(has_ended, _col(LAST_SLOW)).otherwise(_col(MARK_SLOW)),
         ENDED: _col(ENDED) | has_ended,
@@ -243,7 +244,7 @@ def _apply_news(spec: DiffSpec, log: DiffLog, how: Applying) -> list[Stage]:
     """What is known after a log's news."""
     at, life = known_side(spec), _facts(spec, log)
     merged = _merged(spec, log, at, life)
-    version = F.coalesce(life.told, at.fast.version)
+    version = F.coalesce(life.newest, at.fast.version)
     moves = at.fast.version.isNull() | (at.fast.version < version)
     # A version that stays keeps the columns that it was written with: the wide row may have changed since.
     wide = F.when(moves, _looked_up(version)).otherwise(at.fast.wide) if at.fast.wide is not None else None
@@ -265,9 +266,9 @@ def _apply_news(spec: DiffSpec, log: DiffLog, how: Applying) -> list[Stage]:
     if wide is not None:
         after[AT_WIDE] = F.when(counts, wide).otherwise(at.fast.wide)
     stages: list[Stage] = [{COUNTS: _counts(spec, log, at, life)}, after]
-    if how.keep_levels:
-        levels = {level_of(log.number): F.lit(True), level_of(log.number, new_only=True): counts}
-        stages.append({name: _level(spec, condition) for name, condition in levels.items()})
+    if how.keep_intermediate:
+        levels = {intermediate_column(log.number): F.lit(True), intermediate_column(log.number, new_only=True): counts}
+        stages.append({name: _intermediate(spec, condition) for name, condition in levels.items()})
     return stages
 
 
@@ -282,7 +283,7 @@ def _counts(spec: DiffSpec, log: DiffLog, at: Side, life: Life) -> Column:
     """Whether a log brings news of a visit: another version, or something that its state did not have."""
     differs = [~at.state[c.name].eqNullSafe(life.state[c.name]) for c in columns_of(spec, log)]
     is_other = reduce(lambda one, other: one | other, differs, F.lit(False))
-    is_newer = F.coalesce(life.told > at.fast.version, F.lit(False))
+    is_newer = F.coalesce(life.newest > at.fast.version, F.lit(False))
     return life.fast.isNotNull() & (~life.same | is_newer | is_other)
 
 
@@ -328,10 +329,10 @@ def _record(spec: DiffSpec, log: DiffLog, line: Line) -> list[Column]:
     for column in spec.columns:
         known = line.state[column.name] if line.state is not EMPTY else F.lit(None).cast(column.spark_type)
         # Where both suppliers know a column, the fast one's value is the older side.
-        told = column.merged(wide[column.name], known) if column.name in wide else known
-        record.append(told.alias(column.name))
+        value = column.merged(wide[column.name], known) if column.name in wide else known
+        record.append(value.alias(column.name))
     names = column_names(spec)
-    return record + [told.alias(name) for name, told in wide.items() if name not in names]
+    return record + [value.alias(name) for name, value in wide.items() if name not in names]
 
 
 def _wide_value(line: Line, column: TableColumn) -> Column:

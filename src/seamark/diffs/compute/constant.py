@@ -15,10 +15,10 @@ from seamark.diffs.compute.news import brought_by
 from seamark.diffs.compute.visit_columns import (
     ENDS,
     WIDE_BY_VERSION,
+    applied_name,
     heard_name,
     old,
     stored_side,
-    told_name,
     written_records,
 )
 from seamark.diffs.declare.spec import DiffLog, DiffSpec
@@ -45,8 +45,8 @@ def constant_trouble(spec: DiffSpec) -> Column:
     reasons = [F.lit(None).cast("string")]
     for name in spec.constant:
         values = F.transform(_col(_lives_name(name)), lambda life: life[_VALUES])
-        untold = f"its constant column '{name}' is NULL in all that is known of it"
-        reasons.append(F.when(F.exists(values, lambda of_life: F.size(of_life) == 0), F.lit(untold)))
+        always_null = f"its constant column '{name}' is NULL in all that is known of it"
+        reasons.append(F.when(F.exists(values, lambda of_life: F.size(of_life) == 0), F.lit(always_null)))
         several = F.get(F.filter(values, lambda of_life: F.size(of_life) > 1), F.lit(0))
         first, second = (F.get(several, F.lit(place)).cast("string") for place in (0, 1))
         reasons.append(F.concat(F.lit(f"its constant column '{name}' changes from "), first, F.lit(" to "), second))
@@ -122,19 +122,19 @@ def _said(spec: DiffSpec, records: Column, name: str) -> Column:
     rows += [stood.fast.wide[name]] if stood.fast.wide is not None and _is_wide(spec, name) else []
     known = F.array(*[F.when(version.isNotNull(), entry(version, value, yes, no)) for value in rows])
 
-    def told(log: DiffLog) -> Column:
+    def values_in(log: DiffLog) -> Column:
         def of(record: Record) -> Column:
             value = record.values.get(name, F.lit(None))
             if _is_wide(spec, name):
                 value = F.coalesce(value, _col(WIDE_BY_VERSION)[record.fast][name])
-            told = entry(record.fast, value, value.isNotNull() & ~record.deletes, record.deletes)
-            return F.when(F.array_contains(_col(heard_name(log)), record.offset), told)
+            found = entry(record.fast, value, value.isNotNull() & ~record.deletes, record.deletes)
+            return F.when(F.array_contains(_col(heard_name(log)), record.offset), found)
 
-        return brought_by(spec, log, _col(told_name(log)), of)
+        return brought_by(spec, log, _col(applied_name(log)), of)
 
     fast = spec.fast_version.name
     written = F.transform(records, lambda record: entry(record[fast].cast("bigint"), record[name], yes, no))
-    return F.array_compact(F.concat(known, *[told(log) for log in spec.logs], written))
+    return F.array_compact(F.concat(known, *[values_in(log) for log in spec.logs], written))
 
 
 def _is_wide(spec: DiffSpec, name: str) -> bool:

@@ -38,21 +38,21 @@ class Record:
 class Life:
     """What is known of a visit while the records of one log are applied.
 
-    `fast` is the version of the life that goes on, NULL if none does, and `told` the greatest version that this log has
-    told of in it. `mark` is the newest version of the lives that are over, NULL if there is none. `same` says whether
-    it is still the life that stood before the log, and `ended` holds the newest version of each life that the log has
-    ended. `late` counts records that came too late; `untold` is whether a delete did not say which version it ends;
+    `fast` is the version of the current life, NULL if there is none, and `newest` the greatest that this log has for
+    it. `mark` is the newest version of the lives that are over, NULL if there is none. `same` says whether it is
+    still the life from before the log, and `ended` holds the newest version of each life that the log has ended. `late`
+    counts records that came too late; `lacks_version` is whether a delete did not say which version it ends;
     `too_large` names a column whose sum does not fit; `heard` holds the offsets of the records that brought or ended a
     life, where that matters. `state` has the columns that the log brings.
     """
 
     fast: Column
-    told: Column
+    newest: Column
     mark: Column
     same: Column
     ended: Column
     late: Column
-    untold: Column
+    lacks_version: Column
     too_large: Column
     heard: Column
     state: Mapping[str, Column]
@@ -62,12 +62,12 @@ class Life:
         """All that is known, by name. No column of a table has a space in its name."""
         return {
             "its fast": self.fast,
-            "its told": self.told,
+            "its newest": self.newest,
             "its mark": self.mark,
             "its same": self.same,
             "its ended": self.ended,
             "its late": self.late,
-            "its untold": self.untold,
+            "lacks version": self.lacks_version,
             "its sum": self.too_large,
             HEARD: self.heard,
             **self.state,
@@ -78,12 +78,12 @@ class Life:
         """The same from its facts."""
         return Life(
             fast=facts["its fast"],
-            told=facts["its told"],
+            newest=facts["its newest"],
             mark=facts["its mark"],
             same=facts["its same"],
             ended=facts["its ended"],
             late=facts["its late"],
-            untold=facts["its untold"],
+            lacks_version=facts["lacks version"],
             too_large=facts["its sum"],
             heard=facts[HEARD],
             state={name: facts[name] for name in columns},
@@ -107,16 +107,16 @@ def applied(spec: DiffSpec, log: DiffLog, life: Life, record: Record) -> Life:
         too_large += [F.when(overflows, F.lit(column.name))] if overflows is not None else []
     return Life(
         fast=F.when(happens.counts, at_the_end).when(happens.ends, nothing).otherwise(life.fast),
-        told=F.when(happens.counts, F.greatest(life.told, record.fast))
+        newest=F.when(happens.counts, F.greatest(life.newest, record.fast))
         .when(happens.ends, nothing)
-        .otherwise(life.told),
+        .otherwise(life.newest),
         mark=F.when(happens.ends, at_the_end).otherwise(life.mark),
         same=life.same & ~happens.ends,
         ended=F.when(happens.ends, F.concat(life.ended, F.array(at_the_end))).otherwise(life.ended)
         if log.deletes_by is not None
         else life.ended,
         late=life.late + F.when(happens.is_late, 1).otherwise(0),
-        untold=life.untold | happens.is_untold,
+        lacks_version=life.lacks_version | happens.lacks_version,
         too_large=F.coalesce(*too_large),
         heard=F.when(happens.counts | happens.ends, F.concat(life.heard, F.array(record.offset))).otherwise(life.heard)
         if spec.constant
@@ -133,7 +133,7 @@ class _Happening:
     undoes: Column  # it takes back what it brought before
     ends: Column  # it ends a life, be it one that nobody has seen
     is_late: Column  # it is about a life that is over
-    is_untold: Column  # it ends a visit that nobody knows, and does not say at which version
+    lacks_version: Column  # it ends a visit that nobody knows, and does not say at which version
 
     @staticmethod
     def of(log: DiffLog, life: Life, record: Record) -> _Happening:
@@ -148,8 +148,8 @@ class _Happening:
         undoes = takes & lives & is_newer
         ends = record.deletes & (of_this_life | (~lives & is_newer & record.fast.isNotNull()))
         is_late = marked & ~counts & ~undoes & ~ends
-        is_untold = record.deletes & ~lives & ~marked & record.fast.isNull()
-        return _Happening(counts, undoes, ends, is_late, is_untold)
+        lacks_version = record.deletes & ~lives & ~marked & record.fast.isNull()
+        return _Happening(counts, undoes, ends, is_late, lacks_version)
 
 
 def _applied_value(

@@ -110,18 +110,18 @@ def gather_news(spec: DiffSpec, logs: Sequence[DataFrame], *, skip_bad: bool) ->
     out instead.
     """
     records = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), logs)
-    told = spec.expressions.setdefault(f"news, skip bad {skip_bad}", lambda: _told(spec, skip_bad=skip_bad))
-    return records.groupBy(*[F.col(quoted(name)) for name in spec.key_names]).agg(*told)
+    per_visit = spec.expressions.setdefault(f"news, skip bad {skip_bad}", lambda: _per_visit(spec, skip_bad=skip_bad))
+    return records.groupBy(*[F.col(quoted(name)) for name in spec.key_names]).agg(*per_visit)
 
 
-def _told(spec: DiffSpec, *, skip_bad: bool) -> list[Column]:
-    told = [F.count(F.lit(1)).alias(ROWS), F.count_if(F.col(_IS_LATE)).cast("bigint").alias(LATE_ROWS)]
+def _per_visit(spec: DiffSpec, *, skip_bad: bool) -> list[Column]:
+    columns = [F.count(F.lit(1)).alias(ROWS), F.count_if(F.col(_IS_LATE)).cast("bigint").alias(LATE_ROWS)]
     for log in spec.logs:
         # What takes a bad row back does so too where the row says something now that comes too late.
         is_bad = (F.col(_WHICH) == log.number) & F.col(_IS_BAD) & (F.col(_TAKES_BACK) | ~F.col(_IS_LATE))
-        told.append(F.collect_list(quoted(fact(log, RECORDS))).alias(fact(log, RECORDS)))
-        told.append((F.lit(None).cast("string") if skip_bad else _bad(log, is_bad)).alias(fact(log, BAD)))
-    return told
+        columns.append(F.collect_list(quoted(fact(log, RECORDS))).alias(fact(log, RECORDS)))
+        columns.append((F.lit(None).cast("string") if skip_bad else _bad(log, is_bad)).alias(fact(log, BAD)))
+    return columns
 
 
 def _bad(log: DiffLog, is_bad: Column) -> Column:
@@ -152,7 +152,7 @@ def _bad(log: DiffLog, is_bad: Column) -> Column:
 # --- the records of one visit -----------------------------------------------------------------------------------------
 
 
-def told_by(spec: DiffSpec, log: DiffLog) -> Column:
+def records_to_apply(spec: DiffSpec, log: DiffLog) -> Column:
     """The records of a log about a visit that are to be applied, in their order."""
     given = F.col(quoted(fact(log, RECORDS)))
     in_order = F.array_sort(given, lambda one, other: F.when(one[_OFFSET] < other[_OFFSET], -1).otherwise(1))
@@ -192,13 +192,13 @@ def record_of(spec: DiffSpec, log: DiffLog, entry: Column) -> Record:
     )
 
 
-def versions_told(spec: DiffSpec) -> Column:
+def versions_named(spec: DiffSpec) -> Column:
     """The fast versions that the logs tell of, each once."""
     each = [F.transform(F.col(quoted(fact(log, RECORDS))), lambda record: record[_FAST]) for log in spec.logs]
     return F.array_distinct(F.array_compact(F.concat(*each)))
 
 
-def brought_by(spec: DiffSpec, log: DiffLog, told: Column, make: Callable[[Record], Column]) -> Column:
+def brought_by(spec: DiffSpec, log: DiffLog, records: Column, make: Callable[[Record], Column]) -> Column:
     """Something made of each record of a log that brings or ends a version, and that was not corrected since."""
 
     def corrected(record: Column, later: Column) -> Column:
@@ -209,7 +209,7 @@ def brought_by(spec: DiffSpec, log: DiffLog, told: Column, make: Callable[[Recor
         brings = record[_FAST].isNotNull()
         if not log.is_keyed:
             return brings
-        stands = ~record[_TAKES_BACK] & ~F.exists(told, lambda later: corrected(record, later))
+        stands = ~record[_TAKES_BACK] & ~F.exists(records, lambda later: corrected(record, later))
         return brings & (record_of(spec, log, record).deletes | stands)
 
-    return F.transform(F.filter(told, counts), lambda record: make(record_of(spec, log, record)))
+    return F.transform(F.filter(records, counts), lambda record: make(record_of(spec, log, record)))

@@ -10,6 +10,7 @@ from seamark.diffs.compute import news
 from seamark.diffs.compute.blocks import Side
 from seamark.diffs.compute.constant import constant_trouble, with_constants
 from seamark.diffs.compute.visit_columns import (
+    DELETED_WITHOUT_VERSION,
     ENDED,
     LAST_SLOW,
     LATE,
@@ -19,12 +20,11 @@ from seamark.diffs.compute.visit_columns import (
     MISSING,
     NOW,
     TOO_LARGE,
-    UNTOLD,
     Applying,
     column_names,
     gone,
+    intermediate_columns,
     known_side,
-    level_names,
     old,
     state_name,
     state_row,
@@ -64,8 +64,8 @@ def result_columns(spec: DiffSpec, how: Applying) -> list[Column]:
         time = F.when(_col(LIVES), _col(state_name(spec.ttl.column)))
         columns.append(F.when(failed.isNull(), _times(spec, time)).alias(TIMES))
         columns.append(F.when(failed.isNull(), time).alias(OLDEST))
-    if how.keep_levels:
-        columns += [F.when(failed.isNull(), _col(name)).alias(name) for name in level_names(spec)]
+    if how.keep_intermediate:
+        columns += [F.when(failed.isNull(), _col(name)).alias(name) for name in intermediate_columns(spec)]
     return columns
 
 
@@ -80,15 +80,15 @@ def _failure(spec: DiffSpec) -> Column:
     if spec.wide is not None:
         missing = _col(MISSING)
         rule = ", whose columns its records must carry"
-        told = F.concat(F.lit(f"the wide table '{spec.wide.name}' has no row for F="), missing.cast("string"))
-        reasons.append(F.when(missing.isNotNull(), F.concat(told, F.lit(rule))))
+        lacking = F.concat(F.lit(f"the wide table '{spec.wide.name}' has no row for F="), missing.cast("string"))
+        reasons.append(F.when(missing.isNotNull(), F.concat(lacking, F.lit(rule))))
     too_large = F.concat(F.lit("the sum of its column '"), _col(TOO_LARGE), F.lit("' does not fit the column"))
     reasons.append(F.when(_col(TOO_LARGE).isNotNull(), too_large))
     slow = _col(LAST_SLOW)
     beyond = F.concat(F.lit("its Version does not fit a long: S="), slow.cast("string"), F.lit(f", M={most}"))
     reasons.append(F.when(slow >= _LARGEST // most, beyond))
-    untold = f"it is deleted, and nobody has told its {name}, which must be taken back: F=NULL, M={most}"
-    reasons.append(F.when(_col(UNTOLD), F.lit(untold)))
+    without = f"it is deleted, and its {name} is not known, which must be taken back: F=NULL, M={most}"
+    reasons.append(F.when(_col(DELETED_WITHOUT_VERSION), F.lit(without)))
     return F.coalesce(*reasons)
 
 
@@ -152,8 +152,8 @@ def mark_record(spec: DiffSpec, op: Op, values: list[Column] | None = None) -> C
     """A record of the table of marks: with given values, or those that its columns have."""
     names = (spec.fast_version.name, SLOW, REASON, AT)
     given = values or [_col(name) for name in names]
-    told = [value.alias(name) for value, name in zip(given, names, strict=True)]
-    return _record(op, *[_col(name) for name in spec.key_names], *told)
+    values = [value.alias(name) for value, name in zip(given, names, strict=True)]
+    return _record(op, *[_col(name) for name in spec.key_names], *values)
 
 
 def _times(spec: DiffSpec, time: Column) -> Column:
@@ -195,7 +195,7 @@ def applied_schema(spec: DiffSpec, how: Applying) -> pa.Schema:
     if spec.ttl is not None:
         fields.append(pa.field(TIMES, changes_type(spec.times_schema.arrow)))
         fields.append(pa.field(OLDEST, spec.ttl_type))
-    if how.keep_levels:
+    if how.keep_intermediate:
         row = [pa.field(f.name, f.type) for f in spec.state_schema.arrow]
-        fields += [pa.field(name, pa.struct(row)) for name in level_names(spec)]
+        fields += [pa.field(name, pa.struct(row)) for name in intermediate_columns(spec)]
     return pa.schema(fields)

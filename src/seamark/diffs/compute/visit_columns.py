@@ -20,7 +20,7 @@ LIVES = "it lives"  # False: it has left the state by its age, and its last vers
 LAST_SLOW = "last S"  # the greatest slow version that was ever used for the visit, 0 if none was
 MARK, MARK_SLOW, ENDED = "mark F", "mark S", "it ended"  # the newest version of its lives that are over
 ENDS = "ends F"  # the versions at which its lives ended, as far as the run knows
-LINES, COUNTS, MISSING, UNTOLD = "lines", "it counts", "missing wide", "untold version"
+LINES, COUNTS, MISSING, DELETED_WITHOUT_VERSION = "lines", "it counts", "missing wide", "deleted without version"
 TOO_LARGE, LATE = "too large", "its late records"
 HORIZON, NOW = "its horizon", "now"  # the same for all visits of a run; columns, so that expressions can be kept
 
@@ -33,7 +33,7 @@ class Applying:
     by their age, the rows that they left with.
     """
 
-    keep_levels: bool = False
+    keep_intermediate: bool = False
     marks: bool = False
     asleep: bool = False
 
@@ -53,15 +53,15 @@ def asleep(column: str) -> str:
     return f"asleep {column}"
 
 
-def level_names(spec: DiffSpec) -> list[str]:
+def intermediate_columns(spec: DiffSpec) -> list[str]:
     """The columns of all levels, in the order of the tables that keep them."""
-    names = [level_of(0)]
+    names = [intermediate_column(0)]
     for log in spec.logs:
-        names += [level_of(log.number), level_of(log.number, new_only=True)]
+        names += [intermediate_column(log.number), intermediate_column(log.number, new_only=True)]
     return names
 
 
-def level_of(number: int, *, new_only: bool = False) -> str:
+def intermediate_column(number: int, *, new_only: bool = False) -> str:
     """The column of what is known after a log, as a row of the state; 0 is what stood before all of them."""
     return f"level {number}" + (" new" if new_only else "")
 
@@ -108,9 +108,9 @@ def column_names(spec: DiffSpec) -> list[str]:
     return [column.name for column in spec.columns]
 
 
-def told_name(log: DiffLog) -> str:
+def applied_name(log: DiffLog) -> str:
     """The column of the records of a log that are applied to the visit."""
-    return f"told {log.number}"
+    return f"applied {log.number}"
 
 
 def heard_name(log: DiffLog) -> str:

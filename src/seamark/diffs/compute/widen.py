@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from seamark.diffs.compute.news import versions_told
+from seamark.diffs.compute.news import versions_named
 from seamark.diffs.compute.visit_columns import WIDE_BY_VERSION
 from seamark.diffs.declare.spec import DiffSpec
 from seamark.tables.frame import quoted
@@ -26,7 +26,7 @@ def of_versions(spec: DiffSpec, rows: DataFrame, visits: DataFrame) -> DataFrame
     """The wide rows of the versions that the visits tell of."""
     pairs = visits.select(
         *[F.col(quoted(name)).alias(f"its {name}") for name in spec.key_names],
-        F.explode(versions_told(spec)).alias("its version"),
+        F.explode(versions_named(spec)).alias("its version"),
     )
     same = [rows[quoted(name)] == pairs[quoted(f"its {name}")] for name in spec.key_names]
     same.append(rows[quoted(spec.fast_version.name)] == pairs["its version"])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seamark.ledger.verify.pages import BrokenPages
-from seamark.ledger.verify.thrift import PLAIN, BrokenThrift, Bytes, Shape, read_struct
+from seamark.ledger.verify.thrift import PLAIN, BrokenThrift, Bytes, Wanted, read_struct
 
 _ENCRYPTED = 8
 _COLUMN = {4: PLAIN, 7: PLAIN, 9: PLAIN, 11: PLAIN}
@@ -63,11 +63,11 @@ def group_sizes(data: Bytes) -> list[tuple[int, int]]:
     ]
 
 
-def _groups(data: Bytes, shape: Shape) -> list[dict[int, Any]]:
+def _groups(data: Bytes, wanted: Wanted) -> list[dict[int, Any]]:
     end = len(data) - 8
     footer = bytes(data[max(0, end - footer_size(data)) : end])
     try:
-        found, _ = read_struct(footer, 0, shape)
+        found, _ = read_struct(footer, 0, wanted)
     except (IndexError, BrokenThrift) as error:
         raise BrokenPages(f"its footer cannot be read: {error}") from None
     return _list(found, 4)

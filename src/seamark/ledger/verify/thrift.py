@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 Bytes: TypeAlias = Any
 """Bytes, or a file mapped into memory: what can be indexed and sliced."""
 
-Shape: TypeAlias = Mapping[int, Any]
-"""The fields of a struct that are wanted, each with the shape of the structs in it. All others are passed over."""
+Wanted: TypeAlias = Mapping[int, Any]
+"""The fields of a struct that are wanted, each with those of the structs inside it. All others are skipped."""
 
-PLAIN: Shape = {}  # a number, a truth or a text: nothing is in it
+PLAIN: Wanted = {}  # a number, a truth or a text: nothing is in it
 
 _DEEPEST = 16  # structs within structs: a footer has seven
 
@@ -25,7 +25,7 @@ class BrokenThrift(ValueError):
     """The bytes where a struct should be are none."""
 
 
-def read_struct(data: Bytes, place: int, shape: Shape, depth: int = 0) -> tuple[dict[int, Any], int]:
+def read_struct(data: Bytes, place: int, wanted: Wanted, depth: int = 0) -> tuple[dict[int, Any], int]:
     """The wanted fields of the struct at a place, and where it ends; `BrokenThrift` if there is something else.
 
     Numbers, structs and lists of structs are given; of other fields, None. `IndexError` behind the end of the bytes.
@@ -52,26 +52,26 @@ def read_struct(data: Bytes, place: int, shape: Shape, depth: int = 0) -> tuple[
         elif kind == _BINARY and data[place] < 0x80:
             found, place = None, place + 1 + data[place]
         else:
-            found, place = _read(data, place, kind, shape.get(last, PLAIN), depth)
-        if last in shape:
+            found, place = _read(data, place, kind, wanted.get(last, PLAIN), depth)
+        if last in wanted:
             fields[last] = found
     return fields, place + 1
 
 
-def _read(data: Bytes, place: int, kind: int, shape: Shape, depth: int) -> tuple[Any, int]:
+def _read(data: Bytes, place: int, kind: int, wanted: Wanted, depth: int) -> tuple[Any, int]:
     if kind == _BINARY:
         length, place = _varint(data, place)
         return None, place + length
     if kind == _STRUCT:
-        return read_struct(data, place, shape, depth + 1)
+        return read_struct(data, place, wanted, depth + 1)
     if kind in _LISTS:
-        return _read_list(data, place, shape, depth + 1)
+        return _read_list(data, place, wanted, depth + 1)
     if kind in _SIZES:
         return None, place + _SIZES[kind]
     raise BrokenThrift(f"it holds a field of type {kind}, which none has")
 
 
-def _read_list(data: Bytes, place: int, shape: Shape, depth: int) -> tuple[list[Any] | None, int]:
+def _read_list(data: Bytes, place: int, wanted: Wanted, depth: int) -> tuple[list[Any] | None, int]:
     """The structs of a list, if they are wanted, and where it ends."""
     head = data[place]
     place += 1
@@ -85,12 +85,12 @@ def _read_list(data: Bytes, place: int, shape: Shape, depth: int) -> tuple[list[
         elif kind in (1, 2):
             place += 1
         else:
-            entry, place = _read(data, place, kind, shape, depth)
-            if shape:
+            entry, place = _read(data, place, kind, wanted, depth)
+            if wanted:
                 found.append(entry)
         if place > len(data):
             raise IndexError(place)
-    return (found if shape else None), place
+    return (found if wanted else None), place
 
 
 def _varint(data: Bytes, place: int) -> tuple[int, int]:

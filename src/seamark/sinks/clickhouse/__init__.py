@@ -17,7 +17,7 @@ from seamark.sinks.clickhouse.server import open_server
 from seamark.sinks.clickhouse.target import ClickHouseTarget
 from seamark.sinks.clickhouse.types import quoted, text
 from seamark.sinks.clickhouse.url import Folder, parse_url
-from seamark.sinks.layout import Layout, Shape
+from seamark.sinks.layout import Layout, RowKind
 from seamark.sinks.target import Asked, Carried
 
 
@@ -147,7 +147,7 @@ class ClickHouseSink:
         """The target, made ready to take blocks."""
         who = f"sink '{carried.sink}'"
         # The empty state of a diff has no arrays: they are empty there, whatever is said of other tables.
-        nulls = "empty" if carried.layout.shape is Shape.DIFF else self.nulls
+        nulls = "empty" if carried.layout.kind is RowKind.DIFF else self.nulls
         with self._connection(who) as connection:
             target = ClickHouseTarget(connection, self._place.database, self.table, carried, who, self.where, nulls)
             target.prepare(create=self.create)

@@ -12,7 +12,7 @@ from seamark.errors import TargetMismatch
 from seamark.sinks.clickhouse.connection import Row
 from seamark.sinks.clickhouse.insert import DELETED, OFFSET
 from seamark.sinks.clickhouse.types import clickhouse_type, fits, quoted, range_of, shifts, text
-from seamark.sinks.layout import Shape
+from seamark.sinks.layout import RowKind
 from seamark.sinks.target import Carried
 
 # How many of the newest inserts a table must remember, so that a block that comes twice is noticed.
@@ -25,9 +25,9 @@ _SECONDS = "replicated_deduplication_window_seconds"
 _EMPTY_PARTS = "remove_empty_parts"
 
 _ENGINES = {
-    Shape.KEYED: "ReplacingMergeTree",
-    Shape.DIFF: "VersionedCollapsingMergeTree",
-    Shape.APPEND: "MergeTree",
+    RowKind.KEYED: "ReplacingMergeTree",
+    RowKind.DIFF: "VersionedCollapsingMergeTree",
+    RowKind.APPEND: "MergeTree",
 }
 
 
@@ -46,7 +46,7 @@ class TargetColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ExistingTable:
     """A table as it stands in ClickHouse."""
 
     engine: str
@@ -89,7 +89,7 @@ def columns_of(carried: Carried) -> list[TargetColumn]:
         )
         for c in carried.schema.columns
     ]
-    if carried.layout.shape is Shape.KEYED:
+    if carried.layout.kind is RowKind.KEYED:
         columns += [TargetColumn(OFFSET, "UInt64"), TargetColumn(DELETED, "UInt8")]
     if carried.layout.sign is not None:  # the engine takes no other type for it
         columns = [TargetColumn(c.name, "Int8") if c.name == carried.layout.sign else c for c in columns]
@@ -99,7 +99,7 @@ def columns_of(carried: Carried) -> list[TargetColumn]:
 def create_table(table: str, carried: Carried) -> str:
     """The statement that makes the table."""
     columns = ", ".join(column.sql for column in columns_of(carried))
-    keeps = f", {_EMPTY_PARTS} = 0" if carried.layout.shape is Shape.DIFF else ""
+    keeps = f", {_EMPTY_PARTS} = 0" if carried.layout.kind is RowKind.DIFF else ""
     return (
         f"CREATE TABLE IF NOT EXISTS {table} ({columns}) ENGINE = {_engine(carried)} ORDER BY {_order(carried)} "
         f"SETTINGS {_PLAIN} = {WINDOW}{keeps}"
@@ -107,12 +107,12 @@ def create_table(table: str, carried: Carried) -> str:
 
 
 def _engine(carried: Carried) -> str:
-    return f"{_ENGINES[carried.layout.shape]}({', '.join(quoted(name) for name in _arguments(carried))})"
+    return f"{_ENGINES[carried.layout.kind]}({', '.join(quoted(name) for name in _arguments(carried))})"
 
 
 def _arguments(carried: Carried) -> tuple[str, ...]:
     layout = carried.layout
-    if layout.shape is Shape.KEYED:
+    if layout.kind is RowKind.KEYED:
         return (OFFSET, DELETED)
     return (layout.sign, layout.version) if layout.sign and layout.version else ()
 
@@ -120,7 +120,7 @@ def _arguments(carried: Carried) -> tuple[str, ...]:
 def _order(carried: Carried) -> str:
     order = carried.layout.key
     moment = carried.schema.event_time
-    if carried.layout.shape is Shape.APPEND and moment is not None and not carried.schema.column(moment).nullable:
+    if carried.layout.kind is RowKind.APPEND and moment is not None and not carried.schema.column(moment).nullable:
         order = (moment,)
     if len(order) == 1:
         return quoted(order[0])
@@ -146,13 +146,13 @@ def ask_columns(database: str, table: str) -> str:
     )
 
 
-def standing(found: Sequence[Row], columns: Sequence[Row]) -> Standing | None:
+def existing_table(found: Sequence[Row], columns: Sequence[Row]) -> ExistingTable | None:
     """The table as the two answers tell it, or None if there is none."""
     if not found:
         return None
     row = found[0]
     plain = [column for column in columns if column["default_kind"] in ("", "DEFAULT")]
-    return Standing(
+    return ExistingTable(
         engine=row["engine"],
         engine_full=row["engine_full"],
         sorting_key=row["sorting_key"],
@@ -164,31 +164,31 @@ def standing(found: Sequence[Row], columns: Sequence[Row]) -> Standing | None:
     )
 
 
-def missing_columns(carried: Carried, table: Standing) -> list[TargetColumn]:
+def missing_columns(carried: Carried, table: ExistingTable) -> list[TargetColumn]:
     """The columns that the target does not have."""
     return [column for column in columns_of(carried) if column.name not in table.columns]
 
 
-def check_table(who: str, where: str, carried: Carried, table: Standing) -> None:
+def check_table(who: str, where: str, carried: Carried, table: ExistingTable) -> None:
     """Nothing, or `TargetMismatch` naming what does not fit; then nothing was sent."""
     for trouble in (_engine_trouble(carried, table), _order_trouble(carried, table), _column_trouble(carried, table)):
         if trouble is not None:
             raise TargetMismatch(f"{who}: {where} {trouble}. Nothing was sent.", hint=_way_out(carried, table))
 
 
-def _way_out(carried: Carried, table: Standing) -> str:
+def _way_out(carried: Carried, table: ExistingTable) -> str:
     made = create_table("…", carried)
     own = f"let the sink make a table of its own: another table= and create=True. It would be {made}"
     apart = _keeps_apart(carried, table)
-    if carried.layout.shape is Shape.DIFF and apart and carried.layout.sign not in apart:
+    if carried.layout.kind is RowKind.DIFF and apart and carried.layout.sign not in apart:
         unknown = [name for name in apart if name not in carried.schema.names]
         brought = f"bring {', '.join(unknown)} in a log or the wide table, and " if unknown else ""
         return f"if no visit ever changes it, {brought}declare the diff with constant={list(apart)!r}; else {own}"
     return f"change the table, or {own}"
 
 
-def _engine_trouble(carried: Carried, table: Standing) -> str | None:
-    wanted = _ENGINES[carried.layout.shape]
+def _engine_trouble(carried: Carried, table: ExistingTable) -> str | None:
+    wanted = _ENGINES[carried.layout.kind]
     arguments = [name.strip().strip("`") for name in _between_brackets(table.engine_full).split(",")]
     wanted_arguments = list(_arguments(carried))
     if table.family != wanted or (wanted_arguments and arguments[-len(wanted_arguments) :] != wanted_arguments):
@@ -202,7 +202,7 @@ def _between_brackets(engine_full: str) -> str:
     return found[1] if found else ""
 
 
-def _column_trouble(carried: Carried, table: Standing) -> str | None:
+def _column_trouble(carried: Carried, table: ExistingTable) -> str | None:
     missing = missing_columns(carried, table)
     if missing:
         return f"lacks {', '.join(f'{column.name} {column.type}' for column in missing)}"
@@ -220,16 +220,16 @@ def _column_trouble(carried: Carried, table: Standing) -> str | None:
     return None
 
 
-def narrow_columns(carried: Carried, table: Standing) -> dict[str, tuple[int, int]]:
+def narrow_columns(carried: Carried, table: ExistingTable) -> dict[str, tuple[int, int]]:
     """The columns that hold fewer whole numbers than ours, and from which to which."""
     ranges = {column.name: range_of(column.type, table.columns[column.name]) for column in columns_of(carried)}
     return {name: found for name, found in ranges.items() if found is not None}
 
 
-def _order_trouble(carried: Carried, table: Standing) -> str | None:
+def _order_trouble(carried: Carried, table: ExistingTable) -> str | None:
     """Rows of one key must meet, and rows of two must not: the order decides which rows become one."""
     layout = carried.layout
-    if layout.shape is Shape.APPEND:
+    if layout.kind is RowKind.APPEND:
         return None
     apart = _keeps_apart(carried, table)
     key = f"the key of '{carried.table}' is ({', '.join(layout.key)})"
@@ -247,14 +247,14 @@ def _order_trouble(carried: Carried, table: Standing) -> str | None:
     return None
 
 
-def _keeps_apart(carried: Carried, table: Standing) -> tuple[str, ...]:
+def _keeps_apart(carried: Carried, table: ExistingTable) -> tuple[str, ...]:
     """The columns in which rows of one key may differ, and by which the table keeps rows apart."""
     layout = carried.layout
-    if layout.shape is Shape.APPEND:
+    if layout.kind is RowKind.APPEND:
         return ()
     together = {*layout.key, *layout.constant, layout.version}
     apart = table.ordered_by
-    if layout.shape is Shape.DIFF:  # two records that cancel each other must lie in one partition to be merged away
+    if layout.kind is RowKind.DIFF:  # two records that cancel each other must lie in one partition to be merged away
         apart = tuple(dict.fromkeys((*apart, *table.partitioned_by)))
     return tuple(name for name in apart if name not in together)
 
@@ -285,23 +285,23 @@ def _bare(item: str) -> str:
 # --- what the table remembers of its inserts --------------------------------------------------------------------------
 
 
-def memory_to_set(carried: Carried, table: Standing, defaults: dict[str, int]) -> dict[str, int]:
+def memory_to_set(carried: Carried, table: ExistingTable, defaults: dict[str, int]) -> dict[str, int]:
     """The settings that must change so that the table remembers enough of its newest inserts; empty if it does."""
     wanted = {_REPLICATED: WINDOW, _SECONDS: WINDOW_SECONDS} if table.is_replicated else {_PLAIN: WINDOW}
-    to_set = {name: least for name, least in wanted.items() if _standing_value(table, defaults, name) < least}
-    if carried.layout.shape is Shape.DIFF and _standing_value(table, defaults, _EMPTY_PARTS) != 0:
+    to_set = {name: least for name, least in wanted.items() if _current_setting(table, defaults, name) < least}
+    if carried.layout.kind is RowKind.DIFF and _current_setting(table, defaults, _EMPTY_PARTS) != 0:
         to_set[_EMPTY_PARTS] = 0
     return to_set
 
 
-def window_of(table: Standing, defaults: dict[str, int]) -> tuple[int, int | None]:
+def window_of(table: ExistingTable, defaults: dict[str, int]) -> tuple[int, int | None]:
     """How many inserts the table remembers, and for how many seconds, None if for ever."""
     if table.is_replicated:
-        return _standing_value(table, defaults, _REPLICATED), _standing_value(table, defaults, _SECONDS)
-    return _standing_value(table, defaults, _PLAIN), None
+        return _current_setting(table, defaults, _REPLICATED), _current_setting(table, defaults, _SECONDS)
+    return _current_setting(table, defaults, _PLAIN), None
 
 
-def _standing_value(table: Standing, defaults: dict[str, int], name: str) -> int:
+def _current_setting(table: ExistingTable, defaults: dict[str, int], name: str) -> int:
     own = table.setting(name)
     return own if own is not None else defaults.get(name, 0)
 

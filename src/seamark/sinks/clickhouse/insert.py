@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from seamark.ledger import Op
 from seamark.sinks.clickhouse.types import clickhouse_type, quoted, text
-from seamark.sinks.layout import Shape
+from seamark.sinks.layout import RowKind
 from seamark.sinks.target import Carried
 
 OFFSET, DELETED = "_offset", "_deleted"
@@ -69,7 +69,7 @@ class Insert:
 
     @property
     def _is_keyed(self) -> bool:
-        return self.carried.layout.shape is Shape.KEYED
+        return self.carried.layout.kind is RowKind.KEYED
 
     def from_file(self, path: Path) -> str:
         """The whole statement, for an engine that reads the slice itself."""

@@ -13,7 +13,7 @@ from seamark.control import BlockEntry
 from seamark.sinks.clickhouse.connection import Connection, Row
 from seamark.sinks.clickhouse.insert import OFFSET
 from seamark.sinks.clickhouse.types import quoted, text
-from seamark.sinks.layout import Shape
+from seamark.sinks.layout import RowKind
 from seamark.sinks.target import Carried
 
 
@@ -29,7 +29,7 @@ class BlockSearch:
 
     def finds(self, block: BlockEntry, slice_path: Path) -> bool:
         """Whether the block is there. Where that cannot be told any more it is yes: then its token is believed."""
-        if self.carried.layout.shape is Shape.KEYED:
+        if self.carried.layout.kind is RowKind.KEYED:
             found = self._ask(f"{OFFSET} BETWEEN {block.first_offset} AND {block.last_offset} LIMIT 1", "1 AS one")
             return bool(found)
         parts = self._newer_parts()

@@ -11,18 +11,18 @@ from seamark.sinks.clickhouse.connection import Connection
 from seamark.sinks.clickhouse.ddl import (
     WINDOW,
     WINDOW_SECONDS,
-    Standing,
+    ExistingTable,
     ask_columns,
     ask_defaults,
     ask_table,
     check_table,
     create_table,
     defaults_of,
+    existing_table,
     memory_to_set,
     missing_columns,
     narrow_columns,
     set_memory,
-    standing,
     window_of,
 )
 from seamark.sinks.clickhouse.insert import OPTIONAL_SETTINGS, Insert, insert_settings
@@ -61,7 +61,7 @@ class ClickHouseTarget:
 
     def prepare(self, *, create: bool) -> None:
         """Make the table if it may be made, check it, and see to it that a block that comes twice is noticed."""
-        table = self._standing()
+        table = self._existing()
         if table is None:
             table = self._made(create=create)
         elif create:
@@ -74,11 +74,11 @@ class ClickHouseTarget:
         known = self._connection.query(f"SELECT name FROM system.settings WHERE name IN ({names})")
         self._known_settings = tuple(row["name"] for row in known)
 
-    def _standing(self) -> Standing | None:
+    def _existing(self) -> ExistingTable | None:
         found = self._connection.query(ask_table(self._database, self._name))
-        return standing(found, self._connection.query(ask_columns(self._database, self._name)) if found else [])
+        return existing_table(found, self._connection.query(ask_columns(self._database, self._name)) if found else [])
 
-    def _made(self, *, create: bool) -> Standing:
+    def _made(self, *, create: bool) -> ExistingTable:
         if not create:
             raise TargetMismatch(
                 f"{self._who}: {self._where} is not there. Nothing was sent.",
@@ -89,11 +89,11 @@ class ClickHouseTarget:
         self._markers.void()
         self._connection.execute(create_table(self._table, self._carried))
         self._is_new = True
-        made = self._standing()
+        made = self._existing()
         assert made is not None, "a table that was made is there"
         return made
 
-    def _grown(self, table: Standing) -> Standing:
+    def _grown(self, table: ExistingTable) -> ExistingTable:
         """The table with the columns that its source has gained; only such as may be NULL come later.
 
         A table that would not do with them either is left as it is: it may well be somebody else's.
@@ -105,13 +105,13 @@ class ClickHouseTarget:
         check_table(self._who, self._where, self._carried, grown)
         added = ", ".join(f"ADD COLUMN IF NOT EXISTS {column.sql}" for column in missing)
         self._connection.execute(f"ALTER TABLE {self._table} {added}")
-        return self._standing() or table
+        return self._existing() or table
 
     def _may_come_later(self, name: str) -> bool:
         schema, required = self._carried.schema, self._carried.layout.required
         return name in schema.names and name not in required and schema.column(name).nullable
 
-    def _see_that_it_remembers(self, table: Standing) -> None:
+    def _see_that_it_remembers(self, table: ExistingTable) -> None:
         """Set what makes a table remember its inserts: without it a block could be counted twice.
 
         Not while a block is in doubt: the table may have forgotten just that one, and must not look as if it had not.

@@ -37,7 +37,7 @@ def is_bound(value: object) -> bool:
     return isinstance(value, kinds) and not isinstance(value.__self__, ModuleType | type | None)
 
 
-def stands_in_a_package(name: str, owner: object) -> bool:
+def is_in_a_package(name: str, owner: object) -> bool:
     """Whether a method is one that a package offers as a function, such as `random.random`."""
     for module, found in _under(name):
         if isinstance(found, MethodType | BuiltinFunctionType) and found.__self__ is owner:

@@ -22,9 +22,9 @@ from seamark.steps.definition.classes import is_code, is_written_by_python, made
 from seamark.steps.definition.foreign import (
     callables_in,
     is_bound,
+    is_in_a_package,
     module_of,
     name_of,
-    stands_in_a_package,
     wrapped_in,
 )
 from seamark.steps.definition.lookup import NOTHING, Lookup, Met, closure_of, plain_function
@@ -339,7 +339,7 @@ class _Walk:
 
     def _bound(self, name: str, owner: object, path: str) -> str:
         """What a package's method belongs to: it may use all of that."""
-        if owner is NOTHING or owner is None or isinstance(owner, ModuleType) or stands_in_a_package(name, owner):
+        if owner is NOTHING or owner is None or isinstance(owner, ModuleType) or is_in_a_package(name, owner):
             return ""
         if isinstance(owner, type):  # within a class, all of it counts already
             text = "" if (id(owner),) in self._numbers else self._class(owner, path)

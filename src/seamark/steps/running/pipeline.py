@@ -212,23 +212,23 @@ class Pipeline:
                 raise _taken(output.name, spec, owners[output.name])
 
     def _refuse_cycle(self, spec: Maker) -> None:
-        """Refuse a step that would read, by way of others, what it writes."""
+        """Refuse a step that would read, through others, what it writes."""
         written = {output.name for output in spec.written}
-        ways: list[list[Maker]] = [[spec]]
+        paths: list[list[Maker]] = [[spec]]
         makers = self.makers()
-        while ways:
-            way = ways.pop()
-            for table in way[-1].sources:
+        while paths:
+            path = paths.pop()
+            for table in path[-1].sources:
                 if table in written:
-                    names = " -> ".join(f"'{entry.name}'" for entry in [spec, *reversed(way)])
+                    names = " -> ".join(f"'{entry.name}'" for entry in [spec, *reversed(path)])
                     raise InvalidStep(
                         f"step '{spec.name}' would close a cycle: {names}, by way of table '{table}'. "
                         "It was not added.",
                         hint="data flows one way; break the circle at one of these steps.",
                     )
                 maker = makers.get(table)
-                if maker is not None and maker not in way:
-                    ways.append([*way, maker])
+                if maker is not None and maker not in path:
+                    paths.append([*path, maker])
 
     # --- order --------------------------------------------------------------------------------------------------------
 
@@ -299,7 +299,7 @@ class Pipeline:
         return report
 
     def _refuse_unread(self, changes: ChangeList) -> None:
-        """Refuse tables that no step reads; what a step has made may well be the end of the way."""
+        """Refuse tables that no step reads; what a step has made may well be the end of the path."""
         read = list(dict.fromkeys(table for s in self._sorted() if not _takes_once(s) for table in s.inputs))
         makers = self.makers()
         for table in changes.changes:

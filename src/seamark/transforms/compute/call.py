@@ -31,7 +31,7 @@ from seamark.tables.write.change import appended_rows
 from seamark.tables.write.slices import doubled_among
 from seamark.transforms.compute.gather import Gathered
 from seamark.transforms.compute.required import result_of_met
-from seamark.transforms.compute.returned import frames_returned, told_returned
+from seamark.transforms.compute.returned import describe_returned, frames_returned
 from seamark.transforms.declare.shape import Shape
 
 FOREIGN_KEY = mark("foreign key")
@@ -97,7 +97,7 @@ def as_outputs(shape: Shape, answer: Any) -> list[Any]:
     if given is None:
         raise BadOutput(
             f"step '{shape.step}' has {len(shape.outputs)} output(s) ({', '.join(o.name for o in shape.outputs)}), and "
-            f"its function returned {told_returned(answer)}. Nothing of this batch was written.",
+            f"its function returned {describe_returned(answer)}. Nothing of this batch was written.",
             hint="return one frame an output, in the order of outputs=[…].",
         )
     return given

@@ -70,7 +70,7 @@ class Gathered:
 
 
 @dataclass(frozen=True)
-class KnownRows:
+class LoadedRows:
     """What change records already tell of a table up to a pin: the last record of each key that they touch."""
 
     records: pa.Table  # offset, op and the table's columns
@@ -83,18 +83,18 @@ def has_scope(shape: Shape, scope: Scope, source: Input) -> bool:
     return bool(scope.columns) and set(scope.columns) <= set(source.columns) and not shape.looked_up
 
 
-def gather(shape: Shape, scope: Scope, read: Mapping[str, int | None], known: Mapping[str, KnownRows]) -> Gathered:
+def gather(shape: Shape, scope: Scope, read: Mapping[str, int | None], loaded: Mapping[str, LoadedRows]) -> Gathered:
     """The rows of every input that belong to a scope, as the inputs stood at the given records."""
     frames: dict[int, CheckedFrame] = {}
     for place, source in enumerate(shape.inputs):
         if not source.is_reference:
-            frames[place] = _plain_rows(shape, scope, source, read, known.get(source.table))
+            frames[place] = _plain_rows(shape, scope, source, read, loaded.get(source.table))
     # What no key is left of need not be looked up in references.
     is_met = only_met(shape, frames, [source for source in shape.plain if source.required])
     primary = shape.inputs.index(shape.primary)
     for place, source in enumerate(shape.inputs):
         if source.is_reference:
-            frames[place] = _reference_rows(shape, scope, source, frames[primary], read, known.get(source.table))
+            frames[place] = _reference_rows(shape, scope, source, frames[primary], read, loaded.get(source.table))
             if source.required:
                 session = source.source.context.session
                 frames[primary] = frames[primary].semi_join(frames[place], source.join_keys, session, null_safe=False)
@@ -104,7 +104,7 @@ def gather(shape: Shape, scope: Scope, read: Mapping[str, int | None], known: Ma
 
 
 def _plain_rows(
-    shape: Shape, scope: Scope, source: Input, read: Mapping[str, int | None], known: KnownRows | None
+    shape: Shape, scope: Scope, source: Input, read: Mapping[str, int | None], loaded: LoadedRows | None
 ) -> CheckedFrame:
     upto = read[source.table]
     if shape.looked_up and source is shape.primary and not isinstance(scope, AllKeys):
@@ -112,19 +112,19 @@ def _plain_rows(
     if not has_scope(shape, scope, source):
         return read_for(source.source, AllKeys(), upto)
     if isinstance(scope, KeyValues):
-        return _rows_of_values(source.source, scope.values, upto, known)
+        return _rows_of_values(source.source, scope.values, upto, loaded)
     return read_for(source.source, scope, upto)
 
 
-def _rows_of_values(source: TableSource, values: pa.Table, upto: int | None, known: KnownRows | None) -> CheckedFrame:
+def _rows_of_values(source: TableSource, values: pa.Table, upto: int | None, loaded: LoadedRows | None) -> CheckedFrame:
     """The rows with these values. What change records tell of them need not be read again."""
-    if known is None or set(values.column_names) != set(source.schema.key):
+    if loaded is None or set(values.column_names) != set(source.schema.key):
         return read_for(source, KeyValues(values), upto)
-    told = set(comparable(known.records.select(values.column_names)))
+    told = set(comparable(loaded.records.select(values.column_names)))
     missing = values.filter(pa.array([key not in told for key in comparable(values)], pa.bool_()))
     wanted = set(comparable(values))
-    mine = [key in wanted for key in comparable(known.records.select(values.column_names))]
-    records = known.records.filter(pa.array(mine, pa.bool_()))
+    mine = [key in wanted for key in comparable(loaded.records.select(values.column_names))]
+    records = loaded.records.filter(pa.array(mine, pa.bool_()))
     live = records.filter(pc.not_equal(records.column("op"), int(Op.RETRACT))).drop_columns(["op"])
     rows = live.rename_columns([OFFSET, *source.schema.names]).cast(_nothing(source).rows.schema)
     if missing.num_rows == 0 or upto is None:
@@ -159,7 +159,7 @@ def _reference_rows(
     reference: Input,
     primary: CheckedFrame,
     read: Mapping[str, int | None],
-    known: KnownRows | None,
+    loaded: LoadedRows | None,
 ) -> CheckedFrame:
     """The reference's rows that the primary's rows really name: real pairs of values, never a product of columns."""
     source, upto = reference.source, read[reference.table]
@@ -172,7 +172,7 @@ def _reference_rows(
     values = named_values(primary.in_memory, reference.join_keys, source)
     if values.num_rows == 0 or upto is None:
         return _nothing(source)
-    return _rows_of_values(source, values, upto, known)
+    return _rows_of_values(source, values, upto, loaded)
 
 
 def _home_rows(shape: Shape, scope: Scope, reference: Input, primary: CheckedFrame, upto: int | None) -> SparkFrame:

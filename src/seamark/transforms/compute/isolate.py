@@ -53,7 +53,7 @@ def compute_isolating(
             trouble = error
     if not gathered.shape.keys:
         return _global_failure(gathered, trouble, results, fail_fast=fail_fast)
-    gathered = _at_hand_or_in_files(gathered, context, stack)
+    gathered = _in_memory_or_in_files(gathered, context, stack)
     keys = sorted_keys(gathered)
     if keys.num_rows == 0:
         raise trouble.cause
@@ -69,7 +69,7 @@ def _global_failure(gathered: Gathered, trouble: KeyTrouble, results: Results, *
     return results
 
 
-def _at_hand_or_in_files(gathered: Gathered, context: TableContext, stack: ExitStack) -> Gathered:
+def _in_memory_or_in_files(gathered: Gathered, context: TableContext, stack: ExitStack) -> Gathered:
     """The same rows, computed: every further call would compute them again."""
     if gathered.shape.looked_up:
         return gathered  # a part of the scope is read for itself

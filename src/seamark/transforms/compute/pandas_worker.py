@@ -19,7 +19,7 @@ from seamark.tables.frames import OtherKinds, check_returned_frame
 from seamark.tables.ordering import comparable
 from seamark.tables.schema.table_schema import TableSchema
 from seamark.texts import storable, words_of
-from seamark.transforms.compute.returned import frames_returned, told_returned
+from seamark.transforms.compute.returned import describe_returned, frames_returned
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,7 +133,7 @@ class Worker:
     def _rows(self, answer: Any) -> Iterator[pa.RecordBatch]:
         given = frames_returned(answer, len(self.outputs))
         if given is None:
-            raise FrameMismatch(f"the function returned {told_returned(answer)} for {len(self.outputs)} output(s).")
+            raise FrameMismatch(f"the function returned {describe_returned(answer)} for {len(self.outputs)} output(s).")
         for number, ((name, schema), frame) in enumerate(zip(self.outputs, given, strict=True)):
             checked = check_returned_frame(name, schema, frame, with_nulls=self.may_lack_keys)
             if checked.in_memory is None:

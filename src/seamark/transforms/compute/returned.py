@@ -19,7 +19,7 @@ def _is_rows(answer: list[Any] | tuple[Any, ...], outputs: int) -> bool:
     return outputs == 1 if not answer else all(isinstance(row, dict) for row in answer)
 
 
-def told_returned(answer: Any) -> str:
+def describe_returned(answer: Any) -> str:
     """How many frames a function returned, for an error."""
     count = len(answer) if isinstance(answer, list | tuple) and not _is_rows(answer, 1) else 1
     return "nothing" if answer is None else f"{count} frame{'s' * (count != 1)}"

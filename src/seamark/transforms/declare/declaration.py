@@ -11,7 +11,7 @@ from seamark.steps.running.run_config import OnChange
 from seamark.tables.table import TableOrName
 
 JoinType: TypeAlias = Literal["inner", "full"]
-CommitWay: TypeAlias = Literal["batch", "run"]
+CommitUnit: TypeAlias = Literal["batch", "run"]
 Algorithm: TypeAlias = Literal["v1", "v2"]
 
 BATCH_ROWS = 1_000_000
@@ -55,7 +55,7 @@ class BatchTransform:
     transform_keys: Sequence[str] | None = None
     batch_rows: int = BATCH_ROWS
     batch_keys: int | None = None
-    commit: CommitWay = "batch"
+    commit: CommitUnit = "batch"
     fail_fast: bool = False
     max_failed_keys: int = MAX_FAILED_KEYS
     track_keys: bool = False

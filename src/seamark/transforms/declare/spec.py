@@ -26,7 +26,7 @@ from seamark.transforms.compute.call import bad_output
 from seamark.transforms.declare.declaration import (
     Algorithm,
     BatchTransform,
-    CommitWay,
+    CommitUnit,
     ComputeInput,
     InputLike,
     JoinSpec,
@@ -138,7 +138,7 @@ def _own_name(declared: BatchTransform) -> str:
     return name
 
 
-_CHOICES = {"commit": get_args(CommitWay), "algorithm": get_args(Algorithm), "on_change": get_args(OnChange)}
+_CHOICES = {"commit": get_args(CommitUnit), "algorithm": get_args(Algorithm), "on_change": get_args(OnChange)}
 
 
 def _check_options(name: str, declared: BatchTransform) -> None:

@@ -24,7 +24,7 @@ from seamark.tables.read.source import TableSource
 from seamark.tables.schema.table_schema import Column, TableSchema
 from seamark.transforms.backlog import Backlog
 from seamark.transforms.declare.shape import Input, Shape
-from seamark.transforms.keys.select import LAST, Found, GivenRows, changed_keys
+from seamark.transforms.keys.select import LAST, Found, HandedInRows, changed_keys
 from seamark.transforms.keys.strategies import joined_scope, scope_of
 from seamark.transforms.run import StepRun
 
@@ -65,7 +65,7 @@ def failed_among(failed: Set[str], rows: pa.Table) -> set[str]:
     return found & failed
 
 
-def given_scope(run: StepRun, keys: Any) -> tuple[Scope, tuple[str, ...]]:
+def handed_in_scope(run: StepRun, keys: Any) -> tuple[Scope, tuple[str, ...]]:
     """Given keys as a scope, and their texts for the record. Where keys are computed in groups, their groups."""
     shape = run.shape
     rows = key_rows(shape, keys)
@@ -89,7 +89,7 @@ def changed_rows(run: StepRun, backlog: Backlog, changes: ChangeList) -> Iterato
         for source in (i for i in run.shape.inputs if i.table == table):
             rows = _rows_given(run.shape, source, given, backlog)
             one = Shape(run.shape.step, run.shape.inputs, run.shape.outputs, run.shape.keys)
-            found += changed_keys(one, [GivenRows(table, rows)], backlog.read, backlog.before)
+            found += changed_keys(one, [HandedInRows(table, rows)], backlog.read, backlog.before)
             break  # one look at the rows serves every input that reads the table
     with ExitStack() as stack:
         for columns in dict.fromkeys(entry.columns for entry in found):

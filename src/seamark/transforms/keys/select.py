@@ -48,7 +48,7 @@ class ChangedBlocks:
 
 
 @dataclass(frozen=True)
-class GivenRows:
+class HandedInRows:
     """Rows of one input that somebody says have changed, with an offset each that means nothing."""
 
     table: str
@@ -59,7 +59,7 @@ class GivenRows:
         return self.rows.select([LAST, *columns])
 
 
-Changes: TypeAlias = ChangedBlocks | GivenRows
+Changes: TypeAlias = ChangedBlocks | HandedInRows
 
 
 def changed_keys(
@@ -137,7 +137,7 @@ def _by_reverse_join(shape: Shape, reference: Input, change: Changes, read: Mapp
         return Found(change.table, columns, SparkFrame(_joined(columns, rows_frame, values.to_spark(session))))
     rows = read_for(primary.source, KeyValues(few.drop_columns([FIRST, LAST])), upto, columns)
     if rows.in_memory is not None:
-        return Found(change.table, columns, LocalFrame(_joined_at_hand(columns, rows.in_memory, few)))
+        return Found(change.table, columns, LocalFrame(_joined_in_memory(columns, rows.in_memory, few)))
     spoken = F.broadcast(values.to_spark(session))
     return Found(change.table, columns, SparkFrame(_joined(columns, rows.to_spark(session), spoken)))
 
@@ -191,7 +191,7 @@ def _fitted(value: pa.Scalar, wanted: pa.DataType) -> pa.Scalar | None:
         return None
 
 
-def _joined_at_hand(columns: Sequence[str], rows: pa.Table, values: pa.Table) -> pa.Table:
+def _joined_in_memory(columns: Sequence[str], rows: pa.Table, values: pa.Table) -> pa.Table:
     names = [name for name in values.column_names if name not in (FIRST, LAST)]
     places = {key: place for place, key in enumerate(comparable(values.select(names)))}
     mine = pa.array([places[key] for key in comparable(rows.select(names))], pa.int64())

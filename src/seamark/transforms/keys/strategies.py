@@ -23,7 +23,7 @@ from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame, union_of
 from seamark.tables.ordering import comparable
 from seamark.tables.small import fits_on_driver
 from seamark.transforms.backlog import Backlog
-from seamark.transforms.compute.gather import KnownRows
+from seamark.transforms.compute.gather import LoadedRows
 from seamark.transforms.declare.shape import Shape
 from seamark.transforms.keys.batches import cut_batches
 from seamark.transforms.keys.candidates import computed_ahead, without_covered
@@ -76,7 +76,7 @@ def _parts(
     found = without_covered(found, ahead, run.shape)
     retried = by_columns(run.shape, due, run.tried)
     kinds: list[Columns] = list(dict.fromkeys([*(entry.columns for entry in found), *retried])) or [run.shape.group]
-    known = _known_rows(run, backlog, taken)
+    loaded = _loaded_rows(run, backlog, taken)
     left = list(taken)
     for place, columns in enumerate(kinds):
         later = {entry.table for entry in found if entry.columns in kinds[place + 1 :]}
@@ -89,7 +89,7 @@ def _parts(
             taken=tuple(piece for piece in taken if any(entry.table == piece.table for entry in mine)),
             covers=tuple(_covers(backlog, piece) for piece in moved),
             keys=tuple(retried.get(columns, ())),
-            known=known,
+            loaded=loaded,
             completes=is_last and place == len(kinds) - 1,
             rows_in=sum(piece.records for piece in moved),
         )
@@ -105,9 +105,9 @@ def by_columns(shape: Shape, failed: Sequence[FailedKey], tried: Set[str] = froz
     return grouped
 
 
-def _known_rows(run: StepRun, backlog: Backlog, taken: Sequence[Taken]) -> dict[str, KnownRows]:
+def _loaded_rows(run: StepRun, backlog: Backlog, taken: Sequence[Taken]) -> dict[str, LoadedRows]:
     """What the batch's own records tell of their tables' rows at the pins: those need not be read again."""
-    known = {}
+    loaded = {}
     for piece in taken:
         source = run.shape.sources[piece.table]
         reaches_pin = piece.upto == backlog.pins[piece.table].offset
@@ -115,8 +115,8 @@ def _known_rows(run: StepRun, backlog: Backlog, taken: Sequence[Taken]) -> dict[
             small_last_images(source, piece.blocks) if source.schema.key and reaches_pin and piece.records else None
         )
         if images is not None:
-            known[piece.table] = KnownRows(images)
-    return known
+            loaded[piece.table] = LoadedRows(images)
+    return loaded
 
 
 def _covers(backlog: Backlog, piece: Taken) -> Covered:

@@ -1,4 +1,4 @@
-"""Ways in which the same rows come through a door: in chunks that may be empty, from pandas, naive, from Spark."""
+"""The same rows in several kinds of frames: in chunks that may be empty, from pandas, naive, from Spark."""
 
 from __future__ import annotations
 
