@@ -9,7 +9,7 @@ MILLISECOND = timedelta(milliseconds=1)
 
 
 class Clock(Protocol):
-    """Whatever tells the time."""
+    """A source of the current time."""
 
     def now(self) -> datetime:
         """The present time, in UTC."""

@@ -70,7 +70,7 @@ class SparkUnavailable(SeamarkError):
 
 
 class MetricsUnavailable(SeamarkError):
-    """`/metrics` cannot answer where it was told to."""
+    """`/metrics` cannot be served at the address that was asked for."""
 
 
 # --- the ledger -------------------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ class UnhashableType(LedgerError):
 
 
 class ChainRuleBroken(LedgerError):
-    """A block may not follow the chain as it stands. `rule` names the rule, `expected` and `found` the two values."""
+    """A block may not follow the chain as it is. `rule` names the rule, `expected` and `found` the two values."""
 
     def __init__(self, rule: str, *, expected: object, found: object, table: str | None = None) -> None:
         self.rule = rule
@@ -334,7 +334,7 @@ def moved_offsets_of_diff(name: str) -> InvalidStep:
     return InvalidStep(
         f"the offsets of diff '{name}' cannot be moved by hand: its state holds what the records up to them brought. "
         "Nothing was changed.",
-        hint="declare the diff under another name to begin anew.",
+        hint="declare the diff under another name to start over.",
     )
 
 

@@ -78,7 +78,7 @@ class Measured(Protocol):
 
 
 def metrics_text(store: Measured) -> str:
-    """All metrics of a store's steps and sinks as they stand now, as Prometheus text."""
+    """All metrics of a store's steps and sinks as they are now, as Prometheus text."""
     registry = CollectorRegistry()
     registry.register(_StoreCollector(store))
     registry.register(BATCH_SECONDS)
@@ -86,9 +86,9 @@ def metrics_text(store: Measured) -> str:
 
 
 class _StoreCollector:
-    """Asks the control database anew at each scrape. Steps that the program does not declare are left out.
+    """Asks the control database at each scrape. Steps that the program does not declare are left out.
 
-    Their offsets may stand in the database for ever, and would look like steps that nobody runs.
+    Their offsets may stay in the database for ever, and would look like steps that nobody runs.
     """
 
     def __init__(self, store: Measured) -> None:

@@ -64,7 +64,7 @@ class DataStore:
 
     `control` is the database's URL and `warehouse` a folder; what is not given comes from the environment
     (`SEAMARK_CONTROL`, `SEAMARK_WAREHOUSE`), from `seamark.toml`, or is the default. `control_schema` is the schema of
-    a PostgreSQL database that the control tables lie in. `spark` is a session to use; without one a session is started
+    a PostgreSQL database for the control tables. `spark` is a session to use; without one a session is started
     when it is first needed.
     """
 
@@ -139,7 +139,7 @@ class DataStore:
 
     @property
     def warehouse(self) -> Path:
-        """The folder that the chains lie in."""
+        """The folder of the chains."""
         return self._context.warehouse
 
     # --- tables -------------------------------------------------------------------------------------------------------
@@ -153,9 +153,9 @@ class DataStore:
         *,
         changefeeds: Mapping[str, Sequence[str]] | None = None,
     ) -> Table:
-        """The table of this name: declared if it is new, opened if it stands; without a schema it must be known.
+        """The table of this name: declared if it is new, opened if it exists; without a schema it must be known.
 
-        `key` makes it keyed, else it is append-only. A standing table's schema can grow by columns that may be NULL:
+        `key` makes it keyed, else it is append-only. An existing table's schema can grow by columns that may be NULL:
         they are read as NULL, and are part of the table from the first write or run on. Declaring writes nothing.
         """
         return self._catalog.declare(name, schema, key, event_time, changefeeds)
@@ -165,7 +165,7 @@ class DataStore:
         return self._catalog.all()
 
     def heads(self) -> dict[str, Head]:
-        """Where all tables stand, declared or stored, by name, in one query."""
+        """How far all tables are, declared or stored, by name, in one query."""
         return self._catalog.heads()
 
     def table_names(self) -> list[str]:
@@ -222,7 +222,7 @@ class DataStore:
 
         `logs` bring news of visits, `merge` says by column how an older and a newer value become one; a column without
         a rule is overwritten by what is not NULL. `constant` names columns that no visit changes, so that a target may
-        be ordered by them as well. docs/diffs.md tells what the others do.
+        be ordered by them as well. docs/diffs.md says what the others do.
         """
         declared = DiffDeclaration(
             name=name,
@@ -286,7 +286,7 @@ class DataStore:
     ) -> RunReport:
         """Run everything that has work, in order, or some steps and sinks; gives a report for each.
 
-        What stops a step or a sink stands in its report, and the others go on, unless `fail_fast` is set. Tables with a
+        What stops a step or a sink is in its report, and the others continue, unless `fail_fast` is set. Tables with a
         long tail are folded; `not_folded` says which could not be. `on_batch` is called after each commit with the
         report so far and the batches left, `on_block` after each block that a sink has sent, `on_step` with the name of
         each before its turn.
@@ -441,7 +441,7 @@ class DataStore:
     def fold_where_needed(self) -> list[FoldReport]:
         """Fold the tables whose tail has grown past the configured share of the base, or number of slices.
 
-        A table that another process folds is left to it, and trouble stands in the report.
+        A table that another process folds is left to it, and trouble is in the report.
         """
         return fold_where_needed(self._context, lambda name: self._catalog.known(name).source)
 

@@ -94,7 +94,7 @@ def test_a_head_that_lags_is_healed(call, project):
     told = call("doctor", "--json", folder=project)
     assert told.code == 0
     found = checks_of(told)["head of clicks"]
-    assert (found["state"], found["advice"]) == ("warn", "nothing: it was brought up to it")
+    assert (found["state"], found["advice"]) == ("warn", "nothing: it was updated")
     assert file.read_text() == newest.hash
     assert checks_of(call("doctor", "--json"))["head of clicks"]["state"] == "ok"
 
@@ -115,7 +115,7 @@ def test_a_database_of_an_older_seamark_stays_one_and_is_called_one(call, empty_
         found = checks_of(call("doctor", "--json", folder=empty_project))["database schema"]
         assert (found["state"], found["found"]) == (
             "ok",
-            "version 1; this Seamark knows versions up to 2, and the first write brings it up to 2: "
+            "version 1; this Seamark knows versions up to 2, and the first write upgrades it to 2: "
             "an older one cannot use it from then on",
         )
     assert version_on_disk(url) == 1

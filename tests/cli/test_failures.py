@@ -23,7 +23,7 @@ def test_run_ends_with_1_while_keys_stand_failed_due_or_waiting(call, blog, writ
     waiting = call("run")  # from their second failure on they wait: nothing is computed, and nothing is well
     assert waiting.code == 1
     assert "✓" not in waiting.out
-    assert "process_posts: 2 keys stand failed since earlier runs" in waiting.out
+    assert "process_posts: 2 keys are still failed from earlier runs" in waiting.out
     assert "`seamark failures process_posts` shows error and next try" in waiting.out
     document = call("run", "--json").document
     assert (document["ok"], document["steps"][0]["waiting_keys"], document["steps"][0]["failed"]) == (False, 2, 0)

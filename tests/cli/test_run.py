@@ -108,7 +108,7 @@ def test_a_failing_key_is_named_and_the_others_are_written(call, blog, write):
 
     waiting = call("run")  # after two failures it waits a minute: a run leaves it alone
     assert waiting.code == 1
-    assert "process_posts: 1 key stands failed since earlier runs" in waiting.out
+    assert "process_posts: 1 key is still failed from earlier runs" in waiting.out
     state = call("status", "--json").document["steps"][0]
     assert (state["failed_keys"], state["cause"]) == (1, "failing")
 

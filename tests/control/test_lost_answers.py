@@ -211,7 +211,7 @@ def test_a_database_that_does_not_come_back_leaves_the_outcome_open_and_says_so(
     monkeypatch.setattr(commit_module, "PAUSES_AFTER_A_LOST_ANSWER", (0.0,) * 3)
     control = Control(line.url)
     line.cut = "for good"
-    with pytest.raises(ControlUnavailable, match="whether the commit stands is not known") as told:
+    with pytest.raises(ControlUnavailable, match="whether the commit was made is not known") as told:
         control.commit(commits.request(commits.append("posts")))
     assert "Nothing was changed" not in str(told.value)
     assert "seamark@" not in str(told.value)

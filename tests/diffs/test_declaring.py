@@ -104,7 +104,7 @@ def test_a_sum_that_two_logs_feed_is_warned_of(declare, caplog):
         caplog.at_level(logging.WARNING, logger="seamark.diffs"),
     ):
         declare(logs=["joined_visits", "joined_conversions", "joined_costs"], merge={"revenue": "sum"})
-    assert "what stands in both of them counts twice" in caplog.text
+    assert "what is in both of them counts twice" in caplog.text
 
 
 @pytest.mark.scenario("D29")

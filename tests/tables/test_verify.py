@@ -114,7 +114,7 @@ def test_a_slice_encoded_anew_is_found_by_its_bytes_and_its_records_are_said_to_
     assert kinds(report) == ["physical hash"]
     assert (report.findings[0].table, report.findings[0].block) == (table, block.hash)
     assert (report.findings[0].expected, report.findings[0].found) == (block.slice_hash, found)
-    assert "by their logical hash its records are the same, encoded anew" in report.findings[0].message
+    assert "by their logical hash its records are the same, encoded again" in report.findings[0].message
 
 
 @pytest.mark.scenario("L26", "L50")

@@ -26,7 +26,7 @@ Facts = TypeVar("Facts")
 
 @dataclass(frozen=True, slots=True)
 class Manners:
-    """The options of every verb. They may stand before the verb, after it, or both."""
+    """The options of every verb. They may come before the verb, after it, or both."""
 
     json: bool = False
     debug: bool = False

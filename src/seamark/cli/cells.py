@@ -20,7 +20,7 @@ DASH = Text("–", "dim")
 
 @dataclass(frozen=True, slots=True)
 class FittedColumn:
-    """A column of rows: its header, its values, and on which side they stand."""
+    """A column of rows: its header, its values, and on which side they are aligned."""
 
     header: Text
     cells: tuple[Text, ...]

@@ -1,6 +1,6 @@
 """Tables on the terminal that stay readable at any width: no word is broken, and a row takes few lines.
 
-What fits on one line stands on one line. Else columns that may wrap do so between words; what needs more room than
+What fits on one line is on one line. Otherwise columns that may wrap do so between words; what needs more room than
 that goes to a line below its row; and as the last resort the first column gets a line of its own.
 """
 
@@ -24,7 +24,7 @@ _CUT = "…"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its header, on which side its values stand, and whether they may wrap."""
+    """A column: its header, on which side its values are aligned, and whether they may wrap."""
 
     header: str
     is_right: bool = False
@@ -77,7 +77,7 @@ def _printed(line: Text) -> Text:
 def lay_out(columns: Sequence[Column], rows: Sequence[tuple[Text, ...]], width: int) -> list[Text]:
     """The lines of a table: header, rule and rows, none wider than `width`."""
     sheet = _Sheet(tuple(columns), tuple(rows), width)
-    below: tuple[int, ...] = ()  # the columns that stand below their rows
+    below: tuple[int, ...] = ()  # the columns that are shown below their rows
     while True:
         inline = tuple(place for place in range(len(columns)) if place not in below)
         for gap in _GAPS:
@@ -158,7 +158,7 @@ class _Sheet:
         return lines
 
     def _below(self, row: tuple[Text, ...], below: Sequence[int], most_lines: int) -> list[Text]:
-        """What stands below a row: each value after its column's name, in so many lines, cut if there is more."""
+        """What is shown below a row: each value after its column's name, in so many lines, cut if there is more."""
         parts = [
             Text(f"{self.columns[place].header}:{KEPT_TOGETHER}", "dim").append_text(_one_line(_undimmed(row[place])))
             for place in below
@@ -182,7 +182,7 @@ class _Sheet:
 
 
 def _undimmed(text: Text) -> Text:
-    """The text with a style of its own, so that it does not take that of what stands before it."""
+    """The text with its own style, so that it does not take the style of what comes before it."""
     text = text.copy()
     text.stylize_before("not dim")
     return text
@@ -209,7 +209,7 @@ def cut(text: Text, width: int) -> Text:
 
 
 def wrapped(text: Text, width: int) -> list[Text]:
-    """The text in lines that end between words; a word that is longer than a line stands on one by itself."""
+    """The text in lines that end between words; a word that is longer than a line has one to itself."""
     lines: list[Text] = []
     for paragraph in text.split("\n", allow_blank=True):
         if paragraph.cell_len <= width:

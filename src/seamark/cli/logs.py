@@ -50,7 +50,7 @@ class JsonLines(logging.Formatter):
 
 
 def _clean(value: object) -> object:
-    """A document without secrets, however deep they lie: the error of a failed key may quote a line that has one."""
+    """A document without secrets, however deep they are: the error of a failed key may quote a line that has one."""
     if isinstance(value, str):
         return without_secrets(value)
     if isinstance(value, dict):
@@ -79,7 +79,7 @@ def _is_not_from_py4j(record: logging.LogRecord) -> bool:
 
 @contextmanager
 def without_stopped_steps() -> Iterator[None]:
-    """While this lasts, people do not see the log lines on steps that could not run: the command tells of them."""
+    """While this lasts, people do not see the log lines on steps that could not run: the command reports them."""
     handlers = [each for each in logging.getLogger("seamark").handlers if not isinstance(each.formatter, JsonLines)]
     for handler in handlers:
         handler.addFilter(_is_not_a_stopped_step)

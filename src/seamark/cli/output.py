@@ -59,7 +59,7 @@ class Output:
         self._stdout.flush()
 
     def again_and_again(self, look: Callable[[], Sequence[RenderableType]], seconds: float) -> None:
-        """Draw on the terminal what `look` finds, anew after so many seconds, until Ctrl-C."""
+        """Draw on the terminal what `look` finds, again after so many seconds, until Ctrl-C."""
         from rich.console import Group
         from rich.live import Live
 
@@ -78,7 +78,7 @@ class Output:
         self._errors.print(Text(text, "dim"))
 
     def fail(self, failure: Failure) -> None:
-        """Tell an error: what happened, and what to do."""
+        """Show an error: what happened, and what to do."""
         if failure.trace:
             self._errors.print(failure.trace.rstrip(), soft_wrap=True)
         if self.json:
@@ -89,7 +89,7 @@ class Output:
             self._errors.print(Text("Hint: ", "bold cyan").append(failure.hint, "not bold default"))
 
     def trace(self, error: BaseException | None) -> None:
-        """Show the stack trace of an error that stands in a result, if the call asked for stack traces."""
+        """Show the stack trace of an error in a result, if the call asked for stack traces."""
         if error is not None and self._debug:
             self._errors.print(failure_of(error, debug=True).trace, soft_wrap=True)
 

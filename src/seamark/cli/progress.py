@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RunProgress:
-    """Tells how far a run over these steps and sinks is."""
+    """Shows how far a run over these steps and sinks is."""
 
     def __init__(self, tell: OnProgress, names: Sequence[str]) -> None:
         self._tell = tell

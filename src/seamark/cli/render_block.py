@@ -12,7 +12,7 @@ from seamark.facts.plain import plain
 if TYPE_CHECKING:
     from seamark.facts.chains import BlockFacts
 
-# What these are follows from the field that they stand in; of all others the document says the kind.
+# What these are follows from the field that they are in; of all others the document says the kind.
 _PLAIN_KINDS = {
     "Checkpoint",
     "DataSchema",

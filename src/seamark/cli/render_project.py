@@ -1,4 +1,4 @@
-"""A project as a person likes to see it: its tables, steps and sinks, and how they stand."""
+"""A project for people: its tables, steps and sinks, and how far they are."""
 
 from __future__ import annotations
 

@@ -189,9 +189,9 @@ def _trouble(step: StepResult) -> Parts:
         verbs = f"`seamark failures {step.step}` says when, `seamark retry {step.step}` does it now."
         parts.append(under(f"Later runs try again: {verbs}", "dim"))
     if step.waiting_keys:
-        stand = "stands" if step.waiting_keys == 1 else "stand"
+        are = "is" if step.waiting_keys == 1 else "are"
         title = Text("\n✗ ", "red").append(step.step, "bold default")
-        title.append(f": {counted(step.waiting_keys, 'key')} {stand} failed since earlier runs", "default")
+        title.append(f": {counted(step.waiting_keys, 'key')} {are} still failed from earlier runs", "default")
         verbs = f"`seamark failures {step.step}` shows error and next try, `seamark retry {step.step}` tries now."
         parts += [title, under(verbs, "dim")]
     return parts

@@ -52,7 +52,7 @@ def commit(database: Database, request: CommitRequest) -> None:
 
     Raises `CommitConflict` if a head moved, `PositionConflict` if a position was reset, `LeaseLost` if one of its
     leases is no longer held, `LeaseHeld` if another writer has reserved a table, `StagedFilesGone` if files were
-    collected. If the database's answer is lost on the way, finds out whether the commit stands before it says anything.
+    collected. If the database's answer is lost on the way, finds out whether the commit was made before it says anything.
     """
     token = str(uuid.uuid4())
     lost: Exception | None = None
@@ -66,7 +66,7 @@ def commit(database: Database, request: CommitRequest) -> None:
             lost = error
     raise ControlUnavailable(
         f"the connection to {database.shown_url} was lost during a commit and did not come back; "
-        "whether the commit stands is not known. If it does, it stands as a whole.",
+        "whether the commit was made is not known. If it was, it is complete.",
         hint="check the database and the network, look at the table's head, then run again.",
     ) from lost
 
@@ -223,7 +223,7 @@ def _record_keys(database: Database, connection: Connection, request: CommitRequ
 
 
 def save_failed_key(database: Database, connection: Connection, failed: FailedKey) -> None:
-    """Write a failed key over what stands for it."""
+    """Write a failed key over what is recorded of it."""
     values = {**asdict(failed), **key_columns(failed.key), "error": storable(failed.error)}
     values["transformation_id"] = values.pop("step")
     statement = database.insert(transform_meta).values(is_success=False, **values)
@@ -247,7 +247,7 @@ def key_columns(key: str) -> dict[str, str | None]:
 
 
 def save_run(database: Database, connection: Connection, record: RunRecord, token: str | None) -> None:
-    """Write a run's row, or write it anew after a further commit of the same run."""
+    """Write a run's row, or update it after another commit of the same run."""
     error = None if record.error is None else storable(record.error, MOST_LOGGED)
     values = {**asdict(record), "error": error, "commit_token": token}
     statement = database.insert(run).values(**values)
@@ -255,7 +255,7 @@ def save_run(database: Database, connection: Connection, record: RunRecord, toke
 
 
 def _answer_was_lost(error: Exception) -> bool:
-    """Whether the connection broke, so that nobody can tell from the error alone what the database did."""
+    """Whether the connection broke, so that the error alone does not say what the database did."""
     cause = error if isinstance(error, DBAPIError) else error.__cause__
     return isinstance(cause, OperationalError | DBAPIError) and bool(cause.connection_invalidated)
 

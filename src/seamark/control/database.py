@@ -39,11 +39,11 @@ LOCK_TIMEOUT_SECONDS = 15
 class Database:
     """A control database on SQLite or PostgreSQL.
 
-    Opening one and reading it writes nothing, and needs no right to. Its tables are made, or brought up from an older
-    version, by the first transaction that writes: others may go on with an older Seamark while somebody only looks.
+    Opening one and reading it writes nothing, and needs no right to. Its tables are made, or upgraded from an older
+    version, by the first transaction that writes: others may keep using an older Seamark while somebody only looks.
 
-    `schema` is the schema of a PostgreSQL database that they lie in, made as well; without it the one that the
-    connection finds first.
+    `schema` is the schema of a PostgreSQL database for the tables, created if needed; without it, the first one that
+    the connection finds.
     """
 
     def __init__(self, url: str, lease_seconds: float = 30.0, schema: str | None = None) -> None:
@@ -91,7 +91,7 @@ class Database:
                 connection = connection.execution_options(isolation_level=isolation)
             if found is not None and found < SCHEMA_VERSION:
                 hold_version(connection)
-                found = self._version(connection)  # somebody may have brought it up since
+                found = self._version(connection)  # somebody may have upgraded it since
                 if found is not None and found < SCHEMA_VERSION:
                     connection = connection.execution_options(**{READING_VERSION: found})
             yield connection
@@ -127,11 +127,11 @@ class Database:
         return float(connection.execute(text(_NOW[connection.dialect.name])).scalar_one())
 
     def insert(self, table: Table) -> Insert:
-        """An INSERT that can be told what to do on conflict; SQLite and PostgreSQL say it with the same words."""
+        """An INSERT that can say what to do on conflict; SQLite and PostgreSQL have the same syntax for it."""
         return cast(Insert, sqlite_insert(table)) if self.is_sqlite else postgres_insert(table)
 
     def insert_if_absent(self, connection: Connection, table: Table, row: dict[str, object]) -> bool:
-        """Insert a row unless one with its key stands; whether it was inserted."""
+        """Insert a row unless one with its key exists; whether it was inserted."""
         statement = self.insert(table).values(**row).on_conflict_do_nothing()
         # without the option SQLAlchemy does not keep the row count of an INSERT on PostgreSQL, and says -1
         return connection.execute(statement.execution_options(preserve_rowcount=True)).rowcount == 1
@@ -142,7 +142,7 @@ class Database:
         self._nothing.dispose()
 
     def version(self) -> int | None:
-        """The version of the tables on disk, which the first write brings up to this one; None while there are none."""
+        """The version of the tables on disk, which the first write upgrades to this one; None while there are none."""
         with self._reachable():
             return self._version_on_disk()
 
@@ -175,7 +175,7 @@ class Database:
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     def _version_on_disk(self) -> int | None:
-        """The version of the tables that stand, None while there are none; nothing is written to find out."""
+        """The version of the tables that exist, None while there are none; nothing is written to find out."""
         if self._is_ready:
             return SCHEMA_VERSION
         if self._file is not None and not self._file.exists():  # looking into it would make the file
@@ -190,7 +190,7 @@ class Database:
             return self._version(connection)
 
     def _make_ready(self) -> None:
-        """Make the tables, or bring them up, before anything is written."""
+        """Make the tables, or upgrade them, before anything is written."""
         if self.is_read_only:  # what is read may be a copy in memory, which would take it
             raise self._refused("attempt to write a readonly database", READ_ONLY_FILE)
         if self._version_on_disk() == SCHEMA_VERSION:
@@ -198,17 +198,17 @@ class Database:
         if self._file is not None:
             make_folder(self._file)
 
-        def bring_up() -> None:
+        def upgrade_tables() -> None:
             with self._writing() as connection:
-                self._bring_up(connection)
+                self._upgrade(connection)
 
         try:
-            self._retrying(bring_up)
+            self._retrying(upgrade_tables)
         except DBAPIError as error:  # also what a user may not do
             raise self._unavailable(error) from error
         self._is_ready = True
 
-    def _bring_up(self, connection: Connection) -> None:
+    def _upgrade(self, connection: Connection) -> None:
         if connection.dialect.name != "sqlite":  # two processes may do so at once
             lock_schema(connection)
         found = self._version(connection)
@@ -229,7 +229,7 @@ class Database:
         check_schema(schema)
 
     def _version(self, connection: Connection) -> int | None:
-        """The version of the schema that stands; None if there is none yet, `SchemaTooNew` if it is ahead of us."""
+        """The version of the schema in the database; None if there is none yet, `SchemaTooNew` if it is ahead of us."""
         if not inspect(connection).has_table(seamark_schema.name):
             return None
         versions = connection.execute(select(seamark_schema.c.version)).scalars().all()

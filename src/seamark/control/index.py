@@ -23,7 +23,7 @@ from seamark.control.model import (
 from seamark.control.schema import base, block, run, table_head, transform_input_offset, transform_meta
 from seamark.errors import HeadMismatch
 
-# Where a block was folded twice, the later Delta version is the one that was written anew.
+# Where a block was folded twice, the later Delta version is the one that was written again.
 _NEWEST_BASE = (base.c.sequence.desc(), base.c.delta_version.desc())
 
 

@@ -1,4 +1,4 @@
-"""Leases: who may do something now. Time is the database's; the epoch tells a present holder from a former one."""
+"""Leases: who may do something now, by the database's clock. The epoch distinguishes a holder from former ones."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Leases:
             self._release_if_possible(lease)
 
     def _release_if_possible(self, held: Lease) -> None:
-        """Give a lease back. If that fails it ends by itself, and what was done under it stands all the same."""
+        """Give a lease back. If that fails it ends by itself, and what was done under it remains done."""
         try:
             self.release(held)
         except SeamarkError as error:

@@ -22,7 +22,7 @@ NOT_KNOWN: Mapping[str, str] = {}
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """A step's position on one input, and what lies after it. Times are seconds since 1970."""
+    """A step's position on one input, and what comes after it. Times are seconds since 1970."""
 
     step: str
     input_table: str
@@ -35,7 +35,7 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The end of a commit in an input's chain; all None stands for the beginning."""
+    """The end of a commit in an input's chain; all None means the beginning."""
 
     record_offset: int | None = None
     block_sequence: int | None = None
@@ -49,7 +49,7 @@ def first_millisecond_from(seconds: float) -> int:
     that a commit gave leads back to exactly its millisecond.
     """
     bound = math.ceil(Fraction(seconds) * 1000)
-    if (bound - 1) / 1000 >= seconds:  # the float lies a hair above the millisecond that it was made from
+    if (bound - 1) / 1000 >= seconds:  # the float is a hair above the millisecond that it was made from
         bound -= 1
     return max(-_LATEST, min(bound, _LATEST))
 
@@ -110,13 +110,13 @@ class Offsets:
         """Take back a step's position on one input or on all, so that its next run computes all keys.
 
         An input without a position has nothing to take back; if it is known as an input of the step it gets an empty
-        one, which tells a pass over all keys that was cut off to begin anew. Without `outputs` all steps of that name
+        one, which makes a pass over all keys that was cut off start over. Without `outputs` all steps of that name
         are meant.
         """
         mine = _rows_of(_offset, step, outputs)
         which = mine if table is None else mine & (_offset.c.input_table_name == table)
         first = Position(step, "", None, None, None, None, generation=1, outputs=outputs or UNKNOWN_OUTPUTS)
-        # the generation tells a batch in flight that its commit would swallow the reset
+        # by the generation a batch in flight notices that its commit would swallow the reset
         taken_back = update(_offset).where(which).values(**place_columns(first), generation=_offset.c.generation + 1)
         covered = _rows_of(transform_meta, step, outputs) & transform_meta.c.is_success.is_(True)
 
@@ -157,7 +157,7 @@ class Offsets:
         self._database.write_retrying(take_over)
 
     def backlogs(self, step: str | None = None) -> list[Backlog]:
-        """Where a step, or every step, stands on its inputs and what is pending there, in one query.
+        """How far a step, or every step, is on its inputs and what is pending there, in one query.
 
         A step has a line for each input and for all outputs that it ever filled.
         """

@@ -1,4 +1,4 @@
-"""Reading a control database of an older version as it will be once it is brought up, without changing it."""
+"""Reading a control database of an older version as it will be after the upgrade, without changing it."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ from seamark.control.schema import (
 READING_VERSION = "seamark_reading_version"  # the option of a connection that reads tables of an older version
 
 Value: TypeAlias = Callable[[TableClause], ColumnElement[Any]]
-"""What a column of this version has, from the table that stands."""
+"""What a column of this version has, from the table that exists."""
 
 
 def read_older_versions(engine: Engine) -> Engine:
     """Let the connections of an engine read tables of an older version, where their option says which it is.
 
     A table is read through a common table expression of its own name, which has the columns of this version. So reading
-    needs no more rights, and holds no more locks, than a SELECT from the tables as they stand.
+    needs no more rights, and holds no more locks, than a SELECT from the tables as they are.
     """
 
     @event.listens_for(engine, "before_execute", retval=True)
@@ -114,21 +114,21 @@ def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _nothing(_stands: TableClause) -> ColumnElement[Any]:
+def _nothing(_table: TableClause) -> ColumnElement[Any]:
     return null()
 
 
-def _not_known(_stands: TableClause) -> ColumnElement[Any]:
+def _not_known(_table: TableClause) -> ColumnElement[Any]:
     return literal(UNKNOWN_OUTPUTS)
 
 
-def _short_key(stands: TableClause) -> ColumnElement[Any]:
-    key = stands.c.key
+def _short_key(found: TableClause) -> ColumnElement[Any]:
+    key = found.c.key
     return case((func.length(key) > 400, func.substr(key, 1, 300) + "… sha256 " + sha256_hex(key)), else_=key)
 
 
-def _whole_key(stands: TableClause) -> ColumnElement[Any]:
-    return case((func.length(stands.c.key) > 400, stands.c.key), else_=null())
+def _whole_key(found: TableClause) -> ColumnElement[Any]:
+    return case((func.length(found.c.key) > 400, found.c.key), else_=null())
 
 
 # The columns that each version added or changed; a table without any was new. As `upgrade` makes them, row by row.
@@ -162,6 +162,6 @@ def _brought_up(now: Table, version: int, dialect: str) -> CTE | None:
         return select(*[cast(null(), it.type).label(it.name) for it in now.c]).where(false()).cte(now.name)
     values = {name: value for changed in later for name, value in changed.items()}
     schema = "main" if dialect == "sqlite" else None  # SQLite takes the bare name for the expression itself
-    stands = table(now.name, *[column(it.name, it.type) for it in now.c], schema=schema)
-    columns = [cast(values[it.name](stands), it.type).label(it.name) if it.name in values else it for it in stands.c]
-    return select(*columns).select_from(stands).cte(now.name)
+    found = table(now.name, *[column(it.name, it.type) for it in now.c], schema=schema)
+    columns = [cast(values[it.name](found), it.type).label(it.name) if it.name in values else it for it in found.c]
+    return select(*columns).select_from(found).cte(now.name)

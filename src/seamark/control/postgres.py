@@ -1,4 +1,4 @@
-"""PostgreSQL as a control database: its connections, and the schema that the tables lie in."""
+"""PostgreSQL as a control database: its connections, and the schema of the tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check_schema(schema: str) -> None:
 
 
 def open_engine(url: URL, schema: str | None, lock_seconds: float) -> Engine:
-    """Connections whose tables lie in a schema, if one is given; what the URL says in `options` counts as well."""
+    """Connections whose tables are in a schema, if one is given; what the URL says in `options` counts as well."""
     limit = f"{int(lock_seconds * 1000)}ms"
     given = url.query.get("options", ())
     options = [given] if isinstance(given, str) else [*given]
@@ -44,7 +44,7 @@ def lock_schema(connection: Connection) -> None:
 
     Other schemas of the database are other projects: they do not wait for each other.
     """
-    first = "trim(both ' \"' from split_part(current_setting('search_path'), ',', 1))"  # current_schema() must stand
+    first = "trim(both ' \"' from split_part(current_setting('search_path'), ',', 1))"  # current_schema() must exist
     schema = str(connection.execute(text(f"SELECT coalesce(current_schema(), {first})")).scalar_one())
     connection.execute(text(f"SELECT pg_advisory_xact_lock({_SCHEMA_LOCK}, hashtext(:schema))"), {"schema": schema})
     stands = connection.execute(text("SELECT current_schema()")).scalar_one() is not None

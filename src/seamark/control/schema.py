@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, MetaData, Table, Text
 
-SCHEMA_VERSION = 2  # each step from one version to the next stands in control/upgrade.py
+SCHEMA_VERSION = 2  # each step from one version to the next is in control/upgrade.py
 
 metadata = MetaData()
 
@@ -53,7 +53,7 @@ base = Table(
     Column("sequence", BigInteger, nullable=False),
     Column("last_offset", BigInteger, nullable=False),
     Column("row_count", BigInteger, nullable=False),
-    Column("distrusted_at", Double),  # when its rows were found to be others than the log's: it is not read any more
+    Column("distrusted_at", Double),  # when its rows were found to be others than the log's: it is no longer read
 )
 
 # Positions belong to the outputs that they were made with, as `outputs_key` names them; "" is not known.

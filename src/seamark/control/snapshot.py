@@ -1,4 +1,4 @@
-"""What the control database holds, row by row as it lies there, so that it can be compared with the chains."""
+"""What the control database holds, row by row as it is there, so that it can be compared with the chains."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Snapshots:
         self._database = database
 
     def now(self) -> Snapshot:
-        """All rows but those of the index, as they stood together at one moment."""
+        """All rows but those of the index, as they were together at one moment."""
         with self._database.read_at_once() as connection:
             return Snapshot(
                 heads=_rows(connection, table_head),

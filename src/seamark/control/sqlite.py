@@ -65,7 +65,7 @@ def make_folder(file: Path) -> None:
 
 
 def refuse_occupied(file: Path) -> None:
-    """Refuse a database whose folder can never be made, because a file lies on the way."""
+    """Refuse a database whose folder can never be made, because a file is in the way."""
     nearest = next(place for place in file.absolute().parents if place.exists())
     if not nearest.is_dir():
         raise _no_folder(file, f"{nearest} is a file")
@@ -114,8 +114,8 @@ def _reading_engine(url: URL, file: Path) -> Engine:
 
 
 def _connected(file: Path) -> sqlite3.Connection:
-    # Changes that are not in the file yet lie in a second one, which needs a third to be read. Without it, and with
-    # no right to make the third, SQLite must be told that nobody changes the file meanwhile.
+    # Changes that are not in the file yet are in a second one, which needs a third to be read. Without it, and with
+    # no right to make the third, SQLite must know that nobody changes the file meanwhile.
     still = "" if _beside(file, "-wal").exists() else "&immutable=1"
     address = f"file:{quote(str(file.absolute()))}?mode=ro{still}"
     return sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)

@@ -36,7 +36,7 @@ _VERSION_2 = (
     "CREATE INDEX live_run_by_lease ON live_run (lease_name)",
     "ALTER TABLE base ADD COLUMN distrusted_at DOUBLE PRECISION",
     "ALTER TABLE sink_position ADD COLUMN target TEXT",
-    # Positions and keys belong to the outputs that they were made with; of those that stand these are not known.
+    # Positions and keys belong to the outputs that they were made with; of existing ones these are not known.
     "ALTER TABLE transform_input_offset RENAME TO transform_input_offset_1",
     """
     CREATE TABLE transform_input_offset (

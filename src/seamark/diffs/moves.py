@@ -23,7 +23,7 @@ def next_move(backlog: DiffBacklog, policy: OnChange) -> Move:
     if backlog.expires:
         return Move(Mode.EXPIRE, "visits are too old for the state")
     if backlog.older is not None:
-        return Move(Mode.DEFINITION, "its definition changed; the state that stands is kept")
+        return Move(Mode.DEFINITION, "its definition changed; the current state is kept")
     if backlog.watermark_waits:
         return Move(Mode.WATERMARK, "the logs' watermarks moved")
     return NOTHING_NEW
@@ -32,8 +32,8 @@ def next_move(backlog: DiffBacklog, policy: OnChange) -> Move:
 def refusal_of(backlog: DiffBacklog, policy: OnChange) -> SeamarkError | None:
     """Why the diff cannot be run as it is declared, or None.
 
-    It adds each record of its logs once and cannot be computed anew, so where the definition is not the one that the
-    state was made by, the rows that stand are kept, if that was allowed, or nothing is done.
+    It adds each record of its logs once and cannot be computed again, so where the definition is not the one that the
+    state was made by, the current rows are kept, if that was allowed, or nothing is done.
     """
     if backlog.outgrown is not None:
         return backlog.outgrown
@@ -48,7 +48,7 @@ def _changed_definition(backlog: DiffBacklog, policy: OnChange) -> SeamarkError 
         return InvalidStep(
             f"diff '{spec.name}': the chain of one of its logs is not the one that its state was made from. "
             "Nothing was run.",
-            hint="a diff adds each record of its logs once: declare it under another name to begin anew.",
+            hint="a diff adds each record of its logs once: declare it under another name to start over.",
         )
     if all(entry.after is None for entry in backlog.pending):
         return None  # nothing was read by the older one
@@ -64,8 +64,8 @@ def _changed_definition(backlog: DiffBacklog, policy: OnChange) -> SeamarkError 
     return DefinitionChanged(
         f"the definition of diff '{spec.name}' is not the one that its state was made by. Nothing was run.\n"
         f"{difference(older, spec.definition)}\n",
-        hint='on_change="keep" goes on from the state that stands '
-        f"(`seamark run {spec.name} --on-change keep`); under another name the diff begins anew.",
+        hint='on_change="keep" continues from the current state '
+        f"(`seamark run {spec.name} --on-change keep`); under another name the diff starts over.",
     )
 
 

@@ -28,7 +28,7 @@ PLACE = "its place"  # among the records of its visit
 
 @dataclass(frozen=True)
 class Outcome:
-    """The visits of a run with what its records made of them: at hand if they are few, else in files."""
+    """The visits of a run with what its records made of them: in memory if they are few, else in files."""
 
     spec: DiffSpec
     rows: CheckedFrame
@@ -121,7 +121,7 @@ def records_of(spec: DiffSpec, outcome: Outcome) -> Change:
 
 
 def _exploded(lists: pa.ChunkedArray) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """The entries of some lists, the list that each stands in, and its place there."""
+    """The entries of some lists, the list that each is in, and its place there."""
     whole = lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists
     parents = pc.list_parent_indices(whole)
     entries = pc.list_flatten(whole)

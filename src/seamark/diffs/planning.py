@@ -1,4 +1,4 @@
-"""What a run of a diff would do: told from positions and the index of blocks. Nothing is read or changed."""
+"""What a run of a diff would do, from positions and the index of blocks. Nothing is read or changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run reads: the unread records of the logs, what stood of their visits, and the columns set aside before."""
+"""What a run reads: the unread records of the logs, the state of their visits, and the columns set aside before."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Visits:
-    """A row per visit: the records of all logs, what stood of it, and the wide columns of the versions told of."""
+    """One row per visit: the records of all logs, its state before, and the wide columns of the versions they name."""
 
     frame: DataFrame
     departed: Departed
@@ -231,7 +231,7 @@ def _record_types(source: TableSource) -> StructType:
     return StructType([StructField("offset", LongType()), StructField("op", IntegerType()), *own])
 
 
-# --- what stands ------------------------------------------------------------------------------------------------------
+# --- the state --------------------------------------------------------------------------------------------------------
 
 
 def _touched(spec: DiffSpec, tables: Mapping[str, pa.Table]) -> pa.Table:
@@ -241,7 +241,7 @@ def _touched(spec: DiffSpec, tables: Mapping[str, pa.Table]) -> pa.Table:
 
 
 def _versions(spec: DiffSpec, tables: Mapping[str, pa.Table]) -> pa.Table:
-    """The visits that records are about, with the fast versions that they tell of."""
+    """The visits that records are about, with the fast versions that they name."""
     assert spec.wide is not None
     schema = pa.schema([pa.field(name, spec.wide.schema.column(name).type) for name in spec.wide.schema.key])
     pairs = pa.concat_tables([table.select(schema.names).cast(schema) for table in tables.values()])

@@ -1,4 +1,4 @@
-"""One run of a diff at work: read what the logs bring and what stood of those visits, apply it, and commit."""
+"""One run of a diff at work: read what the logs bring and the state of those visits, apply it, and commit."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class DiffRun:
     def _left_failed(
         self, backlog: DiffBacklog, work: DiffWork, failed: Mapping[str, FailedKey]
     ) -> dict[str, FailedKey]:
-        """The visits that stand as failed after the run."""
+        """The visits that are failed after the run."""
         tried = {entry.key for entry in work.retried}
         return {entry.key: entry for entry in backlog.failed if entry.key not in tried} | dict(failed)
 
@@ -271,7 +271,7 @@ def make_changes(spec: DiffSpec, done: Done) -> list[MakeChange]:
 
 
 def _on(expected: int | None, table: TableSource, make: Callable[[], Change]) -> MakeChange:
-    """A change that was made from a table as it stood: refused if somebody has written there since."""
+    """A change that was made from a table as it was: refused if somebody has written there since."""
 
     def change(last: int | None) -> Change:
         if last != expected:

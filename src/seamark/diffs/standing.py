@@ -1,4 +1,4 @@
-"""Rows that stand, beside the visits that they are about."""
+"""Standing rows, beside the visits that they are about."""
 
 from __future__ import annotations
 

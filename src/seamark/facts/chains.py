@@ -1,4 +1,4 @@
-"""What `log` and `show --block` tell: the blocks of a chain."""
+"""What `log` and `show --block` show: the blocks of a chain."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _step(head: TableHead | None, files: ChainFiles) -> str | None:
     try:
         return step_of(files.block(head.transform_block).event)
     except LedgerError:
-        return None  # `verify` tells of damage; the log shows what can be read
+        return None  # `verify` reports damage; the log shows what can be read
 
 
 def event_kinds(text: str) -> tuple[str, ...]:
@@ -231,7 +231,7 @@ def _the_one(table: str, text: str, found: Sequence[BlockEntry]) -> BlockEntry:
 
 
 def described(value: object) -> object:
-    """A part of a block as plain values. Each object tells its `kind`, for a field may hold one of several."""
+    """A part of a block as plain values. Each object has its `kind`, for a field may hold one of several."""
     if is_dataclass(value) and not isinstance(value, type):
         own = {field.name: described(getattr(value, field.name)) for field in fields(value)}
         return {"kind": type(value).__name__, **own}

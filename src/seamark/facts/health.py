@@ -148,7 +148,7 @@ def _warehouse(config: Config) -> Check:
     folder = Path(config.warehouse)
     there = next(place for place in (folder, *folder.parents) if place.exists())
     try:
-        with tempfile.TemporaryFile(dir=there):  # asking for permissions does not tell of a full or read-only disk
+        with tempfile.TemporaryFile(dir=there):  # asking for permissions does not show a full or read-only disk
             pass
     except OSError as error:
         return Check("warehouse", BAD, f"{there} cannot be written to: {error.strerror}", "correct its permissions")
@@ -199,7 +199,7 @@ def _schema_version(control: Control) -> Check:
     if found is None:
         return Check("database schema", OK, f"not there yet, made by the first write; {knows}")
     if found < SCHEMA_VERSION:
-        knows += f", and the first write brings it up to {SCHEMA_VERSION}: an older one cannot use it from then on"
+        knows += f", and the first write upgrades it to {SCHEMA_VERSION}: an older one cannot use it from then on"
     return Check("database schema", OK, f"version {found}; {knows}")
 
 
@@ -231,7 +231,7 @@ def _heads(config: Config, control: Control) -> list[Check]:
 def _after_healing(check: Check, head: TableHead, warehouse: Path) -> Check:
     if check.state == OK or ChainFiles(warehouse / head.table).head() == head.head_hash:
         return check
-    return replace(check, advice="nothing: the next program that may write to the warehouse brings it up to it")
+    return replace(check, advice="nothing: the next program that may write to the warehouse updates it")
 
 
 def _head(name: str, head: TableHead | None, files: ChainFiles, block_at: Callable[[str, str], object | None]) -> Check:
@@ -249,7 +249,7 @@ def _head(name: str, head: TableHead | None, files: ChainFiles, block_at: Callab
         advice = "restore the table's folder from a copy of the warehouse, or correct `warehouse` in seamark.toml"
         return Check(label, BAD, f"the warehouse does not have block {head.sequence}, {head.head_hash}", advice)
     if found is None or block_at(name, found) is not None:
-        return Check(label, WARN, f"refs/head lagged behind block {head.sequence}", "nothing: it was brought up to it")
+        return Check(label, WARN, f"refs/head lagged behind block {head.sequence}", "nothing: it was updated")
     return Check(label, BAD, f"refs/head is {found}, which is not in the database's chain", rebuild)
 
 

@@ -1,4 +1,4 @@
-"""What `why` tells: where a row came from, down to the records of root tables."""
+"""What `why` shows: where a row came from, down to the records of root tables."""
 
 from __future__ import annotations
 

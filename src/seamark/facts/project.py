@@ -1,4 +1,4 @@
-"""What `ls` and `status` tell of a whole project."""
+"""What `ls` and `status` show of a whole project."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How the project stands: its tables and steps, who is at work, which leases are held, and the newest runs.
+    """The state of the project: its tables and steps, who works, which leases are held, and the newest runs.
 
     `running` are runs of steps, `writing` the ids of all runs that write now, by hand too.
     """
@@ -64,7 +64,7 @@ def list_project(store: DataStore) -> Listing:
 
 
 def gather_status(store: DataStore) -> Status:
-    """How the project stands now."""
+    """The state of the project now."""
     now = store.clock.now()
     live = store.live_runs()
     return Status(

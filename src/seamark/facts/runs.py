@@ -1,4 +1,4 @@
-"""What `run` and `retry` tell: counts a step, the keys that failed, and what stopped a step."""
+"""What `run` and `retry` show: counts per step, the keys that failed, and what stopped a step."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class NotFolded:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What a run did, and whether all is well: nothing stopped, and no key of its steps stands failed.
+    """What a run did, and whether all is well: nothing stopped, and no key of its steps is failed.
 
     `empty_inputs` are tables that steps read and that have no record yet; `how_to_load` says how they get some.
     """

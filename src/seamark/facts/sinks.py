@@ -1,4 +1,4 @@
-"""What `ls`, `status` and `run` tell of sinks: where they lead, what waits for them, and what a run has sent."""
+"""What `ls`, `status` and `run` show of sinks: where they lead, what waits for them, and what a run has sent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SinkLine:
 
 @dataclass(frozen=True, slots=True)
 class SinkStatus:
-    """How a sink stands. `position` is None where nothing was sent yet; `error` is what stopped it from sending."""
+    """How far a sink is. `position` is None where nothing was sent yet; `error` is what stopped it from sending."""
 
     name: str
     table: str
@@ -100,7 +100,7 @@ def planned_sinks(store: DataStore, names: Sequence[str], busy: Collection[str])
 
 
 def sink_statuses(store: DataStore) -> tuple[SinkStatus, ...]:
-    """How every sink stands now; no target is asked."""
+    """How far every sink is now; no target is asked."""
     found = [(sink, sink.state()) for sink in store.sinks().values()]
     return tuple(
         SinkStatus(

@@ -1,4 +1,4 @@
-"""What `ls`, `status` and `plan` tell of steps: what they read and write, how far they are, and what waits for them."""
+"""What `ls`, `status` and `plan` show of steps: what they read and write, how far they are, and what waits for them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class InputState:
 
 @dataclass(frozen=True, slots=True)
 class StepState:
-    """How a step stands: its inputs, its failed keys, its newest run, and the likely cause of it all.
+    """The state of a step: its inputs, its failed keys, its newest run, and the likely cause of it all.
 
     `next` is the mode in which a run would begin, and `next_reason` why: what `plan` says. `too_late` is how many
     records of a diff's logs came too late for their visit, in all runs together.
@@ -95,7 +95,7 @@ class StepState:
 
 
 def step_states(store: DataStore, live: Sequence[LiveRun], at: datetime) -> tuple[StepState, ...]:
-    """How every step stands at a moment, with the runs that have begun and not ended."""
+    """The state of every step at a moment, with the runs that have begun and not ended."""
     steps, moves = store.steps(), store.next_moves()
     if not steps:
         return ()

@@ -1,4 +1,4 @@
-"""What `ls` and `status` tell of tables: what they are, how far they are, and who is at work on them."""
+"""What `ls` and `status` show of tables: what they are, how far they are, and who works on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `show --versions` tells: the records that a diff has written of one visit."""
+"""What `show --versions` shows: the records that a diff has written of one visit."""
 
 from __future__ import annotations
 

@@ -188,13 +188,13 @@ class AttachmentEmbedded:
 
 @dataclass(frozen=True, slots=True)
 class AttachmentsEmbedded:
-    """Files whose text stands in the chain."""
+    """Files whose text is in the chain."""
 
     items: tuple[AttachmentEmbedded, ...]
 
 
 Attachments: TypeAlias = AttachmentsEmbedded
-"""The ways to attach files."""
+"""How to attach files."""
 
 
 @dataclass(frozen=True, slots=True)

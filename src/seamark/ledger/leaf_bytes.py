@@ -158,7 +158,7 @@ def _text_values(array: pa.Array, valid: Mask) -> tuple[Bytes, Lengths]:
 
 def _list_values(array: pa.Array, valid: Mask) -> tuple[Bytes, Lengths]:
     counts = np.asarray(pc.list_value_length(array).fill_null(0)).astype(np.int64)
-    # flatten leaves out what lies under null lists, so that the items of the valid ones follow on one another
+    # flatten leaves out what is under null lists, so that the items of the valid ones follow on one another
     items, item_lengths = _encoded(array.flatten())
     item_ends = np.concatenate([[0], np.cumsum(item_lengths)])
     ends = item_ends[np.cumsum(counts)]

@@ -1,4 +1,4 @@
-"""The hash of rows, whatever file, compression or batches they lie in: arrow-digest version 0 over sha3-256.
+"""The hash of rows, whatever file, compression or batches they are in: arrow-digest version 0 over sha3-256.
 
 Column names with their nesting go into one digest, the values of each leaf column into a digest of its own, which
 begins with the column's type; the digests of the columns go into the first one. What counts is the order of rows and
@@ -100,7 +100,7 @@ def _leaves(array: pa.Array) -> Iterator[pa.Array]:
     """The columns that a struct consists of, down to those with values; any other column is its own only leaf.
 
     A value within a null struct is null: the validity of parent and child is joined with AND, as the format describes
-    it. The reference crate joins them with OR, and so hashes whatever memory lies under a null; hence hashes of nested
+    it. The reference crate joins them with OR, and so hashes whatever memory is under a null; hence hashes of nested
     nullable structs are not comparable with its, those of flat columns are.
     """
     if not pa.types.is_struct(array.type):

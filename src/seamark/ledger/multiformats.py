@@ -15,13 +15,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from seamark.errors import InvalidIdentifier
 
 SHA3_256 = b"\x16\x20"
-"""What stands before a sha3-256 digest: code 0x16, length 32."""
+"""What comes before a sha3-256 digest: code 0x16, length 32."""
 
 ARROW0_SHA3_256 = b"\x96\x80\xc0\x01\x20"
-"""What stands before a logical hash: code 0x300016 as a varint, length 32."""
+"""What comes before a logical hash: code 0x300016 as a varint, length 32."""
 
 ED25519_PUBLIC_KEY = b"\xed\x01"
-"""What stands before the public key that a dataset id is."""
+"""What comes before the public key that a dataset id is."""
 
 _DID_ODF = "did:odf:"
 _DID_KEY = "did:key:"

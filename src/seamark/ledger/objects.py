@@ -27,7 +27,7 @@ class Objects:
         self.kind = kind
 
     def path(self, name: str) -> Path:
-        """Where the object lies, or would lie."""
+        """Where the object is, or would be."""
         return self.folder / name
 
     def put(self, data: bytes) -> str:
@@ -44,14 +44,14 @@ class Objects:
             raise ObjectMissing(self.kind, name, str(self.folder)) from None
 
     def read_intact(self, name: str) -> bytes:
-        """The same for whoever goes on from them: `ObjectChanged` if they are not those that the name stands for."""
+        """The same for a caller that continues from them: `ObjectChanged` if they are not those of the name."""
         data = self.read(name)
         if object_name(hashlib.sha3_256(data).digest()) != name:
             raise ObjectChanged(self.kind, name, str(self.folder))
         return data
 
     def intact(self, name: str) -> Path:
-        """Where an object lies whose bytes are those that its name stands for; `ObjectMissing` or `ObjectChanged`.
+        """Where an object is whose bytes are those that its name stands for; `ObjectMissing` or `ObjectChanged`.
 
         For whoever hands the file to a reader that trusts it: pyarrow ends the whole process, without an exception, at
         some Parquet files with a damaged byte. A file is not looked at again until it is written to.

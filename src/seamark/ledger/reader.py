@@ -114,7 +114,7 @@ class _TableView:
         """Where the slot's value is, or None if the table does not have it."""
         offset = int(self._slots[slot]) if slot < len(self._slots) else 0
         if offset and offset >= self._size:
-            _malformed(f"a field lies outside of its table at {self._position}")
+            _malformed(f"a field is outside its table at {self._position}")
         return self._position + offset if offset else None
 
     def pointed_to(self, slot: int) -> int | None:
@@ -129,7 +129,7 @@ class _TableView:
 
 def _table(buffer: _Buffer, position: int, cls: type[Any], depth: int) -> Any:
     if depth > MAX_DEPTH:
-        _malformed(f"tables lie deeper in one another than {MAX_DEPTH} levels")
+        _malformed(f"tables are nested deeper than {MAX_DEPTH} levels")
     view = _TableView(buffer, position)
     values: dict[str, Any] = {}
     for field in TABLES[cls]:

@@ -34,7 +34,7 @@ class EventTimeSourceFromMetadata:
 
 @dataclass(frozen=True, slots=True)
 class EventTimeSourceFromPath:
-    """Event time stands in the source's path, in the first group of `pattern`."""
+    """Event time is in the source's path, in the first group of `pattern`."""
 
     pattern: str
     timestamp_format: str | None = None
@@ -46,7 +46,7 @@ class EventTimeSourceFromSystemTime:
 
 
 EventTimeSource: TypeAlias = EventTimeSourceFromMetadata | EventTimeSourceFromPath | EventTimeSourceFromSystemTime
-"""The ways to find an event time."""
+"""How to find an event time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class SourceCachingForever:
 
 
 SourceCaching: TypeAlias = SourceCachingForever
-"""The ways to cache a source."""
+"""How to cache a source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class FetchStepEthereumLogs:
 
 
 FetchStep: TypeAlias = FetchStepUrl | FetchStepFilesGlob | FetchStepContainer | FetchStepMqtt | FetchStepEthereumLogs
-"""The ways to fetch data."""
+"""How to fetch data."""
 
 # --- preparing --------------------------------------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class PrepStepPipe:
 
 
 PrepStep: TypeAlias = PrepStepDecompress | PrepStepPipe
-"""The ways to prepare fetched data for reading."""
+"""How to prepare fetched data for reading."""
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
@@ -249,7 +249,7 @@ ReadStep: TypeAlias = (
     | ReadStepNdJson
     | ReadStepNdGeoJson
 )
-"""The ways to read prepared data."""
+"""How to read prepared data."""
 
 # --- merging ----------------------------------------------------------------------------------------------------------
 
@@ -295,7 +295,7 @@ MergeStrategy: TypeAlias = (
     | MergeStrategyChangelogStream
     | MergeStrategyUpsertStream
 )
-"""The ways to combine new data with what is there."""
+"""How to combine new data with what is there."""
 
 # --- the events -------------------------------------------------------------------------------------------------------
 

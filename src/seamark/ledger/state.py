@@ -22,7 +22,7 @@ class InputPosition:
 
 @dataclass(frozen=True, slots=True)
 class ChainState:
-    """A chain as it stands after its head. It is small, however long the chain is.
+    """A chain as it is after its head. It is small, however long the chain is.
 
     `last_offset` is None while there are no records. `checkpoint` is the physical hash that the next data event must
     name, None if the last one left none. `transform_is_new` is True until the first ExecuteTransform after a

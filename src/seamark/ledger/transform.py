@@ -24,7 +24,7 @@ class TemporalTable:
 
 @dataclass(frozen=True, slots=True)
 class TransformSql:
-    """Queries for an engine. `query` is for definitions made by hand; in a chain they stand in `queries`."""
+    """Queries for an engine. `query` is for definitions made by hand; in a chain they are in `queries`."""
 
     engine: str
     version: str | None = None
@@ -34,7 +34,7 @@ class TransformSql:
 
 
 Transform: TypeAlias = TransformSql
-"""The ways to define a transformation."""
+"""How to define a transformation."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The FlatBuffers layout of a block: which field of which class stands in which slot, as what.
+"""The FlatBuffers layout of a block: which field of which class is in which slot, as what.
 
 This one table drives both directions of `codec`. The order of fields is that of the wire, which is not always that of
 the Python class. A union takes two slots: a byte that says which member it is (from 1), then the member.
@@ -30,7 +30,7 @@ class Kind(Enum):
     BOOL = auto()
     ENUM16 = auto()
     ENUM32 = auto()
-    TIMESTAMP = auto()  # a struct that lies in the table itself
+    TIMESTAMP = auto()  # a struct inside the table itself
     TABLE = auto()
     TABLES = auto()
     UNION = auto()

@@ -23,7 +23,7 @@ WRITTEN_VERSION = 3
 """The manifest version of every block that is written."""
 
 MAX_DEPTH = 64
-"""How deep tables may lie in one another: what readers of FlatBuffers accept by default."""
+"""How deep tables may be nested: what readers of FlatBuffers accept by default."""
 
 
 def manifest(content: bytes, version: int = WRITTEN_VERSION) -> bytes:
@@ -48,7 +48,7 @@ def table(value: object) -> bytes:
 def _table(builder: Any, value: object, depth: int) -> int:
     cls = type(value)
     if depth > MAX_DEPTH:
-        raise MalformedBlock(f"the block cannot be written: {cls.__name__} lies deeper than {MAX_DEPTH} levels.")
+        raise MalformedBlock(f"the block cannot be written: {cls.__name__} is nested deeper than {MAX_DEPTH} levels.")
     if cls not in TABLES:
         raise MalformedBlock(f"the block cannot be written: {cls.__name__} is no part of a block.")
     present = [(field, item) for field in TABLES[cls] if (item := _value(value, field)) is not None]
@@ -150,7 +150,7 @@ def _union_id(field: Field, value: object) -> int:
     return field.of.index(type(value)) + 1
 
 
-# --- what lies in the table itself ------------------------------------------------------------------------------------
+# --- what is in the table itself --------------------------------------------------------------------------------------
 
 
 def _scalar(prepend: str) -> Callable[[Any, Field, Any], None]:

@@ -15,14 +15,14 @@ class SinkMode(Enum):
     POSITION = "position"  # only blocks without data have come: its position moves, and the target is not asked
     BLOCKS = "blocks"  # send the blocks after its position
     EVERYTHING = "everything"  # ask the target what it has, and send all blocks after that
-    CHECK = "check"  # its position lies beyond the chain: the target is compared with it, and refused if it differs
+    CHECK = "check"  # its position is beyond the chain: the target is compared with it, and refused if it differs
 
 
 @dataclass(frozen=True, slots=True)
 class SinkPlan:
     """What a run of a sink would carry now. Nothing was sent, and the target was not asked.
 
-    `blocks` with `records` in all lie after the block `after` (None: nothing is known to be sent) up to the block
+    `blocks` with `records` in all come after the block `after` (None: nothing is known to be sent) up to the block
     `upto`. `maker` is the step that writes the table, if there is one: what it writes in the same run comes on top.
     """
 

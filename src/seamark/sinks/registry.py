@@ -84,7 +84,7 @@ class SinkRegistry:
         return [name for name in self.sinks if not names or name in names], [n for n in names if n not in self.sinks]
 
     def run(self, names: Sequence[str], *, fail_fast: bool, on_block: OnSent | None = None) -> dict[str, SinkReport]:
-        """Run these sinks, each once. Trouble of a sink stands in its report, and the others go on."""
+        """Run these sinks, each once. Trouble of a sink is in its report, and the others continue."""
         return {name: _reported(self.sink(name), on_block or silent, fail_fast=fail_fast) for name in names}
 
 

@@ -1,4 +1,4 @@
-"""What a sink tells of a run, and of how it stands."""
+"""What a sink reports of a run, and how far it is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SinkState:
-    """How a sink stands: the last block that its target is done with, what waits, and how long the oldest of it has."""
+    """How far a sink is: the last block that its target is done with, what waits, and how long the oldest of it has."""
 
     position: int | None
     pending_blocks: int

@@ -22,7 +22,7 @@ from seamark.tables.schema.table_schema import TableSchema
 from seamark.texts import MOST_LOGGED, record_of, storable
 
 SINK_RUN = "sink:"
-"""Stands before a sink's name among the runs: a table may have the same one."""
+"""Comes before a sink's name among the runs: a table may have the same one."""
 
 log = logging.getLogger("seamark.sinks")
 
@@ -84,7 +84,7 @@ class Sink:
         return self._blocks_after(position, head)
 
     def state(self) -> SinkState:
-        """How the sink stands, as far as the control database knows; the target is not asked."""
+        """How far the sink is, as far as the control database knows; the target is not asked."""
         known = self._context.control.sinks.backlog(self.name, self.table, self.where)
         now = self._context.clock.now().timestamp()
         lag = 0.0 if known.oldest_at is None else max(0.0, now - known.oldest_at)
@@ -113,8 +113,8 @@ class Sink:
     def go_on_after(self, sequence: int | None) -> None:
         """Say by hand what the target has: all blocks up to this one, or none; the next run sends what comes after.
 
-        For whoever has looked, where the target itself can no longer tell. Other sinks that have carried this table
-        there do not go on after that.
+        For somebody who has looked, where the target itself can no longer say it. Other sinks that have carried this
+        table there do not continue after that.
         """
         head = self._context.control.index.head(self.table)
         if head is None or (sequence is not None and self._hash_at(sequence) is None):
@@ -209,7 +209,7 @@ class Sink:
     def _held(self) -> Iterator[Lease]:
         """The sink's lease, under that of its way: another name for the same way must not send at the same time.
 
-        Where one row per key stands, no other table may come to the target either. The way's lease comes first for
+        Where there is one row per key, no other table may come to the target either. The way's lease comes first for
         everybody, so that nobody waits in a circle.
         """
         leases = self._context.control.leases

@@ -18,9 +18,9 @@ HashAt = Callable[[int], str | None]
 class Start:
     """Send what comes after `after` (None: everything).
 
-    `anew` says that the target is filled from the beginning; `begun` is the block that an earlier run began to send;
-    `adopts` is the sink whose place is taken first. `afresh` says that the target may take blocks for such as it has,
-    and does not have them any more.
+    `starts_over` says that the target is filled from the beginning; `begun` is the block that an earlier run began to
+    send; `adopts` is the sink whose place is taken first. `afresh` says that the target may take blocks for ones that
+    it has, and no longer has them.
     """
 
     after: int | None
@@ -42,7 +42,7 @@ class StartFacts:
     is_new: bool  # the target's table was made just now
     is_empty: bool
     markers: Mapping[str, Marker] = field(default_factory=dict)  # the target's, of this sink and of others
-    adopts: str | None = None  # the sink whose place this one was told to take
+    adopts: str | None = None  # the sink whose place this one was asked to take
     strangers: Sequence[Trace] = ()  # the sinks that have carried other tables to this target
     carried: Sequence[SinkPosition] = ()  # how far others have carried this very table, wherever to
 
@@ -55,7 +55,7 @@ class StartFacts:
     def may_remember(self) -> bool:
         """Whether the target may take blocks for such as it has, because it had them before somebody emptied it.
 
-        A marker without a block was written when the target was begun anew, and its tokens are new ones already. Of a
+        A marker without a block was written when the target was started over, and its tokens are already new. Of a
         target of records that cancel each other nobody knows whether it was emptied: they may all be there.
         """
         if self.is_new:
@@ -141,11 +141,11 @@ def adopted(facts: StartFacts, hash_at: HashAt) -> str | None:
     if not others or (facts.layout.is_idempotent and facts.adopts is None):
         return None  # nobody was here before; or everything may be sent again
     first = min(others)
-    told = f", not '{facts.adopts}'" if facts.adopts is not None else ""
+    instead = f", not '{facts.adopts}'" if facts.adopts is not None else ""
     raise TargetConflict(
-        f"sink '{facts.sink}' is to carry '{facts.table}' to {facts.where}, and sink '{first}' does so already{told}: "
-        f"up to block {_sequence(others[first])}. Nothing was sent, for every record would count twice.",
-        hint=f"if it is the same sink under another name, go on from its position with {_adopt(first)}; "
+        f"sink '{facts.sink}' is to carry '{facts.table}' to {facts.where}, and sink '{first}' does so already{instead}"
+        f": up to block {_sequence(others[first])}. Nothing was sent, for every record would count twice.",
+        hint=f"if it is the same sink under another name, continue from its position with {_adopt(first)}; "
         f'else give this one a target of its own, or the old name, name="{first}".',
     )
 
@@ -226,7 +226,7 @@ def _is_of_chain(marker: Marker, hash_at: HashAt) -> bool:
 
 
 def _refuse_rows_of_others(facts: StartFacts, hash_at: HashAt) -> None:
-    """Refuse to mix chains where one row per key stands: each counts its records for itself, so a stale one may win."""
+    """Refuse to mix chains where there is one row per key: each counts its own records, so a stale one may win."""
     for stranger in facts.strangers:
         if stranger.marker.places:
             raise TargetConflict(
@@ -246,7 +246,7 @@ def _refuse_another_chain(facts: StartFacts, place: Place, hash_at: HashAt) -> N
         raise TargetConflict(
             f"sink '{facts.sink}': {facts.where} was filled from another chain: its block {place.sequence} is "
             f"{place.hash}, and that of '{facts.table}' is {found or 'not there'}. Nothing was sent.",
-            hint="the table was made anew, or two projects share the target: give the sink a table of its own with "
+            hint="the table was made again, or two projects share the target: give the sink a table of its own with "
             "another table=, and everything is sent there.",
         )
 

@@ -134,7 +134,7 @@ class Outlet(Protocol):
 
     @property
     def label(self) -> str:
-        """What tells this target from others of its kind: the name of its table."""
+        """What distinguishes this target from others of its kind: the name of its table."""
 
     def layout_for(self, asked: Asked) -> Layout:
         """The layout of a table's copy, or `InvalidSink` if the table cannot be carried there."""

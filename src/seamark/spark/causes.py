@@ -20,7 +20,7 @@ from pyspark.errors import AnalysisException, PySparkException, PythonException
 from seamark.texts import storable, words_of
 
 SPARK_ERRORS = (PySparkException, Py4JError)
-# No row can hold it, as it is made anew in every process.
+# No row can hold it, as every process makes another one.
 _NOBODY_KNOWS = uuid.uuid4().hex[:12]
 
 
@@ -188,7 +188,7 @@ def causes_of(error: PySparkException | Py4JError) -> list[Cause]:
 
 def _own_cause(error: PySparkException) -> Cause:
     condition = error.getCondition()
-    if condition is None and hasattr(error, "getStackTrace"):  # over Spark Connect the class stands there, by itself
+    if condition is None and hasattr(error, "getStackTrace"):  # over Spark Connect the class is there, by itself
         kind = (error.getStackTrace() or _WRAPPERS[0]).splitlines()[0].strip()
     else:
         kind = type(error).__name__

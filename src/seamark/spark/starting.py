@@ -1,4 +1,4 @@
-"""How long this process has spent on starting Spark, and who is to be told while it does."""
+"""How long this process has spent on starting Spark, and who hears of it meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of a store: those that a program declares, and those that stand in chains."""
+"""The tables of a store: those that a program declares, and those in chains."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Catalog:
         return {name: self._table_at(name, head) for name, head in self._heads().items()}
 
     def heads(self) -> dict[str, Head]:
-        """Where all tables stand, declared or stored, by name."""
+        """How far all tables are, declared or stored, by name."""
         return {name: Head.of(head) for name, head in self._heads().items()}
 
     def names(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Frames, computed once: what is small comes to the driver, what is large lies in files."""
+"""Frames, computed once: what is small comes to the driver, what is large is in files."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 class OtherKinds(FrameMismatch):
     """The columns are there, but values in them are of another kind than the table's: some of them, or all.
 
-    Frames at hand have their types from their values: a text in one row of a pandas column of numbers makes it a mixed
-    one, and if that row stands alone, one of texts.
+    Frames in memory have their types from their values: a text in one row of a pandas column of numbers makes it a
+    mixed one, and if that row is alone, one of texts.
     """
 
 
@@ -138,7 +138,7 @@ def _from_columns(table: str, columns: Sequence[tuple[str, Any]], *, from_pandas
 
 
 def _array(values: Any, *, from_pandas: bool) -> pa.Array | pa.ChunkedArray:
-    """Values as Arrow has them. Left to itself it makes a day of a moment that stands among days."""
+    """Values as Arrow has them. Left to itself it makes a day of a moment among days."""
     if str(getattr(values, "dtype", "object")) != "object":
         return pa.array(values, from_pandas=from_pandas)
     try:

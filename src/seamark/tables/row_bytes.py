@@ -47,7 +47,7 @@ def _bytes_of_values(values: pa.Array | pa.ChunkedArray) -> Sizes:
     width = fixed_width(values.type)
     if width is not None:
         return np.full(len(values), width, np.int64)
-    if pa.types.is_struct(values.type):  # flatten: what stands below a NULL is NULL too
+    if pa.types.is_struct(values.type):  # flatten: what is below a NULL is NULL too
         return sum((_bytes_of_values(child) for child in values.flatten()), np.zeros(len(values), np.int64))
     if pa.types.is_map(values.type):
         entries = pa.StructArray.from_arrays([values.keys, values.items], ["key", "value"])
@@ -58,7 +58,7 @@ def _bytes_of_values(values: pa.Array | pa.ChunkedArray) -> Sizes:
 
 
 def _bytes_of_lists(lists: pa.ListArray) -> Sizes:
-    """The bytes of the items of each list, which lie one list after another; those of a NULL list do not count."""
+    """The bytes of the items of each list, which are one list after another; those of a NULL list do not count."""
     lengths = _numbers(pc.list_value_length(lists))
     totals = np.concatenate([[0], np.cumsum(_bytes_of_values(pc.list_flatten(lists)))])
     ends = np.cumsum(lengths)

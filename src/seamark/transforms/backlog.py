@@ -71,7 +71,7 @@ class Backlog:
 
     @property
     def has_records(self) -> bool:
-        """Whether records wait, or rows that no position tells about."""
+        """Whether records wait, or rows that no position covers."""
         if any(entry.was_read and entry.records > 0 for entry in self.pending):
             return True
         return any(not entry.was_read for entry in self.pending) and (
@@ -110,7 +110,7 @@ class Backlog:
 
     @property
     def stored_under(self) -> str:
-        """The outputs under which positions, failed and covered keys of the step stand now."""
+        """The outputs under which positions, failed and covered keys of the step are recorded now."""
         return self.own.stored_under(self.spec)
 
     def all_keys_because(self) -> str | None:
@@ -169,7 +169,7 @@ def _unfinished(checkpoint: Checkpoint | None, spec: StepSpec, positions: Mappin
 
 
 def _rows(context: TableContext, spec: StepSpec, pending: Sequence[Pending]) -> int:
-    """About how many rows the inputs have: what was folded, and what lies after it."""
+    """About how many rows the inputs have: what was folded, and what came after it."""
     waiting = sum(entry.records for entry in pending)
     if waiting == 0:
         return 0

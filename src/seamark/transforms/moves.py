@@ -31,7 +31,7 @@ def next_move(backlog: Backlog, policy: OnChange, tried: Set[str] = frozenset())
     if due := backlog.due_but(tried):
         return retry_move(len(due), "key")
     if backlog.older is not None:
-        return Move(Mode.DEFINITION, "its definition changed; the rows that stand are kept")
+        return Move(Mode.DEFINITION, "its definition changed; the current rows are kept")
     if backlog.watermark_waits:
         return Move(Mode.WATERMARK, "the inputs' watermarks moved")
     if all(offset is None for offset in backlog.read.values()):
@@ -58,7 +58,7 @@ def _unanswered_change(backlog: Backlog, policy: OnChange) -> DefinitionChanged 
 
 
 def _starts_over(backlog: Backlog, policy: OnChange) -> bool:
-    """Whether all keys must be computed anew because the definition, or what it writes to, changed."""
+    """Whether all keys must be computed again because the definition, or what it writes to, changed."""
     if backlog.older is None:
         return bool(backlog.new_outputs)
     return _leaves_no_choice(backlog) if policy == "ask" else policy == "recompute" or _must_start_over(backlog)
@@ -70,7 +70,7 @@ def _leaves_no_choice(backlog: Backlog) -> bool:
 
 
 def _must_start_over(backlog: Backlog) -> bool:
-    """Whether the rows that stand cannot be kept: an output is new, or the chain of an input is another one."""
+    """Whether the current rows cannot be kept: an output is new, or the chain of an input is another one."""
     older, newer = backlog.older, backlog.spec.definition
     assert older is not None
     return newer.adds_outputs_to(older) or bool(backlog.new_outputs) or newer.agrees_with(older)

@@ -55,7 +55,7 @@ def waiting_keys(context: TableContext, backlog: Backlog) -> list[Found]:
 
 @dataclass(frozen=True)
 class Part:
-    """Keys with the same columns that a run takes; None stands for the one result of a step without keys."""
+    """Keys with the same columns that a run takes; None means the one result of a step without keys."""
 
     keys: pa.Table | None
     complete: bool  # whether no key with these columns that waits is left out

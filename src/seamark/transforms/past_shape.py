@@ -26,7 +26,7 @@ def shape_then(context: TableContext, definition: Definition, at: Mapping[str, i
 
 
 def blocks_then(context: TableContext, definition: Definition, commit: PastCommit) -> dict[str, int]:
-    """Where the tables of a step stood when it made a commit: inputs where they were read, outputs where it wrote."""
+    """How far the tables of a step were when it made a commit: inputs where they were read, outputs where it wrote."""
     read = commit.checkpoint.read if commit.checkpoint else {}
     at = {table: position.sequence for table, position in read.items()}
     for output in definition.outputs:  # one commit has one time, in all tables that it writes

@@ -1,4 +1,4 @@
-"""What a run of a step would do: told from positions and the index of blocks. Nothing is computed or changed."""
+"""What a run of a step would do, from positions and the index of blocks. Nothing is computed or changed."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def _made_again(
         return None
     gathered = gather(recipe.shape, scope, read_then(checkpoint), {})
     results = _call_again(context, spec, recipe, checkpoint, gathered, stack)
-    # A key that stands as failed after a commit was not made by it: it failed in it, or was left out as tried before.
+    # A key that is failed after a commit was not made by it: it failed in it, or was left out as tried before.
     left_alone = dict.fromkeys([*checkpoint.skipped, *(entry.key for entry in checkpoint.failed)])
     return _Made(scope, gathered, results, _failed_then(recipe.shape, scope, list(left_alone), results))
 

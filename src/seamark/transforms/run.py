@@ -1,4 +1,4 @@
-"""One run of a step at work: compute a batch, compare it with the rows that stand, commit it."""
+"""One run of a step at work: compute a batch, compare it with the standing rows, commit it."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class StepRun:
         self._fail_fast = spec.options.fail_fast if config.fail_fast is None else config.fail_fast
         self._on_batch = on_batch
         self._committer = Committer(context, spec, attempt.files, [attempt.lease])
-        self._failures: dict[str, FailedKey] | None = None  # those that stand, once this run has committed
+        self._failures: dict[str, FailedKey] | None = None  # the current ones, once this run has committed
 
     def do(self, backlog: Backlog, work: Work, *, batches_left: int = 0) -> None:
         """Compute a batch and commit it."""
@@ -298,7 +298,7 @@ class StepRun:
             selected_at=dict(backlog.before) if self.shape.looked_up else None,
             open_pass=None if work.range is not None or work.completes else backlog.unfinished,
         )
-        global_failure = bool(failed) and not self.shape.keys  # then the rows that stand are left as they are
+        global_failure = bool(failed) and not self.shape.keys  # then the standing rows are left as they are
         scope = no_keys(self.shape) if global_failure else work.scope
         left_alone = failed_keys(done.results)
         pairs = zip(self.spec.written, done.rows, strict=True)

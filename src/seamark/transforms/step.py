@@ -184,12 +184,12 @@ class Step:
         return changed_idx_count(self._context, self._as_a_run_would(config), config)
 
     def _as_a_run_would(self, config: RunConfig) -> Backlog:
-        """Where the step stands; where a run would ask about a changed definition, as if the rows were kept."""
+        """How far the step is; where a run would ask about a changed definition, as if the rows were kept."""
         policy = self._policy(config)
         return decided(self._backlog(), "keep" if policy == "ask" else policy)
 
     def refuse_moved_offsets(self) -> None:
-        """Nothing: a step computes rows anew from its inputs, however often a record leads it there."""
+        """Nothing: a step computes rows again from its inputs, however often a record leads it there."""
 
     def replay(self, heads: Mapping[str, TableHead]) -> VerifyReport:
         """What differs when the commits of some of its tables, up to these heads, are computed again."""
@@ -232,7 +232,7 @@ class Step:
                 raise AssertionError(f"a run does not decide on {move.mode}")
 
     def _policy(self, config: RunConfig) -> OnChange:
-        """What becomes of the rows that stand, if the definition changed."""
+        """What happens to the standing rows, if the definition changed."""
         return config.on_change or self.spec.options.on_change
 
     def _pinned(self, run: StepRun, config: RunConfig) -> Backlog:

@@ -59,9 +59,7 @@ def show(
     limit: Annotated[int, typer.Option("--limit", min=0, metavar="N", help="How many rows to show.")] = 20,
     as_of: Annotated[
         int | None,
-        typer.Option(
-            "--as-of", metavar="OFFSET", help="The rows as they stood after this record, the end of a commit."
-        ),
+        typer.Option("--as-of", metavar="OFFSET", help="The rows as they were after this record, the end of a commit."),
     ] = None,
     block: Annotated[
         str | None,

@@ -111,7 +111,7 @@ def reset(
 ) -> None:
     """Forget how far a step has come, so that its next run computes all keys.
 
-    Rows that stand stay until then, and only those that come out different are written.
+    Current rows stay until then, and only those that come out different are written.
     """
     from seamark.cli import render_steps
     from seamark.facts.steps import step_states

@@ -77,7 +77,7 @@ def run(
 ) -> None:
     """Run every step that has work, in order, and then the sinks; or some of them.
 
-    Ends with 1 if a step or sink could not run, or while a key of these steps stands failed; the others are done.
+    Ends with 1 if a step or sink could not run, or while a key of these steps is failed; the others are done.
     """
     from seamark.cli import render_steps
     from seamark.cli.logs import without_stopped_steps

@@ -80,10 +80,10 @@ def make_project(folder: Path) -> NewProject:
 def _refuse_existing_files(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise UsedWrongly(f"{folder} is a file. Nothing was written.", hint="name a folder; it need not exist yet.")
-    standing = [name for name in TEMPLATE.values() if (folder / name).exists()]
-    if standing:
+    existing = [name for name in TEMPLATE.values() if (folder / name).exists()]
+    if existing:
         raise UsedWrongly(
-            f"{folder} has {', '.join(standing)} already. Nothing was written.",
+            f"{folder} has {', '.join(existing)} already. Nothing was written.",
             hint="name another folder: `init` overwrites nothing.",
         )
 

@@ -1,4 +1,4 @@
-"""`status`: how the project stands, once or again and again."""
+"""`status`: the state of the project, once or again and again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WATCH_SECONDS = 2.0
 def status(
     call: Call,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Show it anew every two seconds, until Ctrl-C; on a terminal only.")
+        bool, typer.Option("--watch", help="Show it again every two seconds, until Ctrl-C; on a terminal only.")
     ] = False,
     prometheus: Annotated[
         bool, typer.Option("--prometheus", help="Print the metrics of all steps as Prometheus text instead.")

@@ -57,7 +57,7 @@ class Looked:
 
     `parts` have the records of the visits that leave and of the marks that are forgotten. No visit that stays is older
     than `oldest`; `ahead` is how far the look went without finding one. `rows` are all visits by their time, where that
-    table is made anew.
+    table is made again.
     """
 
     parts: tuple[CheckedFrame, ...] = ()
@@ -71,7 +71,7 @@ class Expiry:
     """What is to leave the state in a run, and which marks are to be forgotten.
 
     `state`, `gone` and `times` are the last records of these tables before the run. Visits from before the horizon
-    leave; none that has not failed is older than `since`. `failed` are the visits that stand as failed after the run:
+    leave; none that has not failed is older than `since`. `failed` are the visits that are failed after the run:
     they stay.
     """
 
@@ -203,7 +203,7 @@ class Expiry:
         return min(wanted, LATEST - self.horizon)
 
     def _entries(self, upto: datetime) -> DataFrame:
-        """The visits by their time that may be due, and the next ones up to a moment; all, to make the table anew."""
+        """The visits by their time that may be due, and the next ones up to a moment; all, to make the table again."""
         assert self.spec.ttl is not None
         name = self.spec.ttl.column
         time = F.col(quoted(name))
@@ -282,7 +282,7 @@ class Expiry:
     # --- keys ---------------------------------------------------------------------------------------------------------
 
     def _free(self, keys: CheckedFrame, outcome: Outcome) -> CheckedFrame:
-        """Keys without those of visits that the run's records have dealt with, and of those that stand as failed."""
+        """Keys without those of visits that the run's records have dealt with, and of those that are failed."""
         free = self._without(keys, outcome.touched)
         if not self.failed:
             return free
@@ -291,7 +291,7 @@ class Expiry:
     def _without(self, rows: CheckedFrame, others: CheckedFrame) -> CheckedFrame:
         """Rows without those that have the key of another one."""
         left = rows.anti_join(others, by_name(self.spec.key_names), self.context.session)
-        # What is in memory stays there: others tell how it is handled by whether it is.
+        # What is in memory stays there: others decide by that how to handle it.
         return left if rows.in_memory is None else LocalFrame(left.to_arrow(rows.in_memory.schema))
 
 

@@ -1,7 +1,7 @@
 """Visits that have left the state: the marks that they left, and the rows that those left with which grew too old.
 
-A visit that was deleted has left nothing standing. One that grew too old wrote nothing when it left, so that its last
-version stands: if it comes back, that version is taken back, and for that its row is looked up where the state's own
+A visit that was deleted has left nothing behind. One that grew too old wrote nothing when it left, so that its last
+version remains: if it comes back, that version is taken back, and for that its row is looked up where the state's own
 log retracted it.
 """
 

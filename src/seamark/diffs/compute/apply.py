@@ -1,4 +1,4 @@
-"""The logs of a run applied one after another: what stood of each visit, what it becomes, and the records in between.
+"""The logs of a run applied one after another: the state of each visit, what it becomes, and the records in between.
 
 Everything is columns of one row per visit, so that a run is one pass whatever the number of logs. A level is what is
 known of the visit after a log: the columns that `visit_columns.py` names, and `state …` for each of the state's.
@@ -57,7 +57,7 @@ from seamark.tables.schema.types import spark_name
 def apply_logs(spec: DiffSpec, visits: DataFrame, how: Applying) -> DataFrame:
     """A row per visit with its records, what changes in the diff's tables, and why it failed, if it did.
 
-    `visits` has the records of all logs, what stood before under `old …`, and the run's moments.
+    `visits` has the records of all logs, the state before under `old …`, and the run's moments.
     """
     stages = spec.expressions.setdefault(f"stages, {how}", lambda: _stages(spec, how))
     frame = reduce(lambda known, stage: known.withColumns(stage), stages, visits)
@@ -65,7 +65,7 @@ def apply_logs(spec: DiffSpec, visits: DataFrame, how: Applying) -> DataFrame:
 
 
 Stage = dict[str, Column]
-"""Columns that are added, or put in the place of others, at once: each sees what stood before the stage."""
+"""Columns that are added, or put in the place of others, at once: each sees what was there before the stage."""
 
 
 def _stages(spec: DiffSpec, how: Applying) -> list[Stage]:
@@ -87,7 +87,7 @@ def _col(name: str) -> Column:
 
 
 def _begin(spec: DiffSpec, how: Applying) -> list[Stage]:
-    """What stood before: a row of the state, the row of a visit that left by its age, or nothing."""
+    """The state before: a row of the state, the row of a visit that left by its age, or nothing."""
     stood = stored_side(spec, old)
     fast, lives = stood.fast.version.cast("bigint"), stood.fast.version.isNotNull()
     slow, wide, state = stood.slow, stood.fast.wide, stood.state
@@ -201,7 +201,7 @@ def _facts(spec: DiffSpec, log: DiffLog) -> Life:
 
 
 def _apply_deletes(spec: DiffSpec, log: DiffLog) -> list[Stage]:
-    """What stands after a log has ended lives of visits: of those, nothing."""
+    """What remains after a log has ended lives of visits: of those, nothing."""
     at, life = known_side(spec), _facts(spec, log)
     has_ended = F.size(life.ended) > 0
     newest, others = F.get(life.ended, F.lit(0)), F.slice(life.ended, 2, F.greatest(F.size(life.ended), F.lit(1)))
@@ -219,7 +219,7 @@ def _apply_deletes(spec: DiffSpec, log: DiffLog) -> list[Stage]:
         **{name: F.when(~has_ended, _col(name)) for name in known},
         lines_name(log, "delete"): records,
         MISSING: F.coalesce(_col(MISSING), _missing(spec, needs_wide, newest), _missing_of(spec, others)),
-        # Nobody has said which of the fast supplier's versions is to be taken back: it cannot be left standing either.
+        # Nobody has said which of the fast supplier's versions is to be taken back: it cannot be left either.
         DELETED_WITHOUT_VERSION: _col(DELETED_WITHOUT_VERSION)
         | (life.lacks_version & F.lit(not spec.fast_deletes and not log.is_keyed)),
         LIVES: _col(LIVES) & ~has_ended,

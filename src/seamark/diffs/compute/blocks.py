@@ -1,7 +1,7 @@
 """The records that lead from what is known of a visit to what comes: the document's six blocks, and what it left open.
 
 The invariant behind all of them: for each visit that the slow supplier knows, its records sum to -1 at (0, F), where
-they take back the fast supplier's last version, and to +1 at (S, F), where its own version stands instead. For each
+they take back the fast supplier's last version, and to +1 at (S, F), where its own version is instead. For each
 visit that it does not know they sum to 0 everywhere, or to -1 at a version that the fast supplier has left behind.
 """
 

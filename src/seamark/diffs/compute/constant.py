@@ -26,7 +26,7 @@ from seamark.tables.frame import quoted
 from seamark.tables.schema.types import spark_name
 
 # Of one thing that is said of a column: of which life, what, and whether that life is to be looked at for it.
-_LIFE, _VALUE, _STANDS, _IS_DELETE, _VALUES = "its life", "its value", "it stands", "of a delete", "its values"
+_LIFE, _VALUE, _COUNTS, _IS_DELETE, _VALUES = "its life", "its value", "it counts", "of a delete", "its values"
 _WRITTEN = "its written"
 
 
@@ -80,7 +80,7 @@ def _lives_name(column: str) -> str:
 
 def _lives(said: Column) -> Column:
     """The lives that have a row, a record or a value, each with the values that it has in a column."""
-    lives = F.array_distinct(F.transform(F.filter(said, lambda one: one[_STANDS]), lambda one: one[_LIFE]))
+    lives = F.array_distinct(F.transform(F.filter(said, lambda one: one[_COUNTS]), lambda one: one[_LIFE]))
     return F.transform(lives, lambda life: F.struct(life.alias(_LIFE), _values(said, life).alias(_VALUES)))
 
 
@@ -99,9 +99,9 @@ def _life_of(version: Column) -> Column:
 
 
 def _said(spec: DiffSpec, records: Column, name: str) -> Column:
-    """What is said of a column: by the row that stood, by the logs, and by the records that are written.
+    """What is said of a column: by the row before, by the logs, and by the records that are written.
 
-    A life whose row stood, or of which something is written, must have a value. Of others nothing is needed, and no two
+    A life that had a row, or of which something is written, must have a value. Of others nothing is needed, and no two
     values may be said.
     """
     kind = spark_name(spec.log_schema.column(name).type)
@@ -110,7 +110,7 @@ def _said(spec: DiffSpec, records: Column, name: str) -> Column:
         return F.struct(
             _life_of(version).alias(_LIFE),
             value.cast(kind).alias(_VALUE),
-            stands.alias(_STANDS),
+            stands.alias(_COUNTS),
             is_delete.alias(_IS_DELETE),
         )
 

@@ -26,7 +26,7 @@ NEVER_UNDONE = ("min", "max", "append")
 class MergeColumn:
     """A column of a diff's state, and the rule by which an older and a newer value become one.
 
-    A NULL is no news: where one side is NULL the other one stands, whatever the rule.
+    A NULL is no news: where one side is NULL the other one is taken, whatever the rule.
     """
 
     name: str

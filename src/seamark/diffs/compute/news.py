@@ -193,7 +193,7 @@ def record_of(spec: DiffSpec, log: DiffLog, entry: Column) -> Record:
 
 
 def versions_named(spec: DiffSpec) -> Column:
-    """The fast versions that the logs tell of, each once."""
+    """The fast versions that the logs name, each once."""
     each = [F.transform(F.col(quoted(fact(log, RECORDS))), lambda record: record[_FAST]) for log in spec.logs]
     return F.array_distinct(F.array_compact(F.concat(*each)))
 

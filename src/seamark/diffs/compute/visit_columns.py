@@ -15,8 +15,8 @@ from seamark.tables.schema.types import spark_name
 
 # A column's name holds no space, so these are nobody's.
 WIDE_BY_VERSION = "its wide"
-AT_SLOW, AT_FAST, AT_WIDE = "at S", "at F", "at wide"  # what the diff's records leave standing of the visit
-LIVES = "it lives"  # False: it has left the state by its age, and its last version still stands
+AT_SLOW, AT_FAST, AT_WIDE = "at S", "at F", "at wide"  # what remains of the visit after the diff's records
+LIVES = "it lives"  # False: it has left the state by its age, and its last version remains
 LAST_SLOW = "last S"  # the greatest slow version that was ever used for the visit, 0 if none was
 MARK, MARK_SLOW, ENDED = "mark F", "mark S", "it ended"  # the newest version of its lives that are over
 ENDS = "ends F"  # the versions at which its lives ended, as far as the run knows
@@ -39,7 +39,7 @@ class Applying:
 
 
 def old(column: str) -> str:
-    """The column of what stood in the state before."""
+    """The column of the state before."""
     return f"old {column}"
 
 
@@ -62,7 +62,7 @@ def intermediate_columns(spec: DiffSpec) -> list[str]:
 
 
 def intermediate_column(number: int, *, new_only: bool = False) -> str:
-    """The column of what is known after a log, as a row of the state; 0 is what stood before all of them."""
+    """The column of what is known after a log, as a row of the state; 0 is the state before all of them."""
     return f"level {number}" + (" new" if new_only else "")
 
 
@@ -77,7 +77,7 @@ def state_name(column: str) -> str:
 
 
 def known_side(spec: DiffSpec) -> Side:
-    """What stands of a visit now."""
+    """What there is of a visit now."""
     wide = F.col(quoted(AT_WIDE)) if spec.wide_columns else None
     return Side(F.col(quoted(AT_SLOW)), Fast(F.col(quoted(AT_FAST)), wide), states_by(spec, state_name))
 

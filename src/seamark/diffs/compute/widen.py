@@ -1,4 +1,4 @@
-"""The columns that were set aside before, joined to the visits: those of each version that their records tell of."""
+"""The columns that were set aside before, joined to the visits: those of each version that their records name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seamark.tables.read.choice import all_of
 
 
 def with_wide(spec: DiffSpec, visits: DataFrame, rows: DataFrame) -> DataFrame:
-    """The visits with the wide columns of each version that they tell of, as a map by version."""
+    """The visits with the wide columns of each version that they name, as a map by version."""
     columns = F.struct(*[F.col(quoted(column.name)) for column in spec.wide_columns])
     entry = F.struct(F.col(quoted(spec.fast_version.name)).cast("bigint").alias("key"), columns.alias("value"))
     names = [F.col(quoted(name)).alias(f"wide {name}") for name in spec.key_names]
@@ -23,7 +23,7 @@ def with_wide(spec: DiffSpec, visits: DataFrame, rows: DataFrame) -> DataFrame:
 
 
 def of_versions(spec: DiffSpec, rows: DataFrame, visits: DataFrame) -> DataFrame:
-    """The wide rows of the versions that the visits tell of."""
+    """The wide rows of the versions that the visits name."""
     pairs = visits.select(
         *[F.col(quoted(name)).alias(f"its {name}") for name in spec.key_names],
         F.explode(versions_named(spec)).alias("its version"),

@@ -1,4 +1,4 @@
-"""What is wrong with a diff, told when it is declared: before anything is read or written."""
+"""What is wrong with a diff, found when it is declared: before anything is read or written."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _check_options(name: str, options: DiffOptions) -> None:
         raise refused(
             name,
             f"on_change={options.on_change!r} is neither 'ask' nor 'keep'.",
-            "a diff adds each record of its logs once and cannot be computed anew; under another name it starts over.",
+            "a diff adds each record of its logs once and cannot be computed again; under another name it starts over.",
         )
     most = options.max_failed_keys
     if not isinstance(most, int) or isinstance(most, bool) or most < 0:

@@ -24,7 +24,7 @@ def _warn(text: str) -> None:
 
 
 def warn_of_timeless_logs(spec: DiffSpec) -> None:
-    """Say which logs cannot tell by themselves that a record of theirs comes too late."""
+    """Say which logs cannot show by themselves that one of their records comes too late."""
     if spec.ttl is None:
         return
     for entry in spec.logs:
@@ -45,5 +45,5 @@ def warn_of_sums(spec: DiffSpec) -> None:
         if column.rule == "sum" and len(feeding) > 1:
             _warn(
                 f"diff '{spec.name}': column '{column.name}' is summed over {len(feeding)} logs, "
-                f"{' and '.join(feeding)}: what stands in both of them counts twice."
+                f"{' and '.join(feeding)}: what is in both of them counts twice."
             )

@@ -81,7 +81,7 @@ class DiffOptions:
 
 
 class Expressions:
-    """Spark expressions that a diff has built, by name: building them anew would take longer than a small run's job."""
+    """Spark expressions that a diff has built, by name: building them takes longer than the job of a small run."""
 
     def __init__(self) -> None:
         self._built: dict[str, Any] = {}
@@ -285,7 +285,7 @@ class DiffSpec:
         """What its records are made by, as its chains hold it."""
         facts, sources = self._facts(), []
         digests: dict[str, str] = {}
-        first: dict[str, str | None] = {}  # as they would stand in a definition of the first form
+        first: dict[str, str | None] = {}  # as they would be in a definition of the first form
         for column in self.columns:
             if callable(column.rule):
                 told = _function_text(self.name, column.rule, self.version)
@@ -322,7 +322,7 @@ class DiffSpec:
 
 
 def _as_in_a_path(column: str) -> str:
-    """A column's name as a table's name can hold it: not every sign may stand in that of a folder."""
+    """A column's name as a table's name can hold it: not every character may be in that of a folder."""
     plain = re.sub(r"[^\w-]", "_", column)
     return plain if plain == column else f"{plain}_{hashlib.sha256(column.encode()).hexdigest()[:8]}"
 
@@ -355,7 +355,7 @@ def _code_digest(function: FunctionType) -> str:
 
 
 def _code_facts(code: CodeType) -> tuple[object, ...]:
-    """What a piece of code does, the same in every process: no addresses, and what stands inside it likewise."""
+    """What a piece of code does, the same in every process: no addresses, and what is inside it likewise."""
     inner = [_code_facts(const) if isinstance(const, CodeType) else repr(const) for const in code.co_consts]
     return (code.co_code, inner, code.co_names, code.co_varnames, code.co_freevars)
 

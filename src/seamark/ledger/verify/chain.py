@@ -19,7 +19,7 @@ from seamark.ledger.verify.slices import SliceVerifier
 
 @dataclass(frozen=True, slots=True)
 class StoredBlock:
-    """A block as it lies in its file: the name that leads to it, its bytes, and what they say."""
+    """A block as it is in its file: the name that leads to it, its bytes, and what they say."""
 
     name: str
     data: bytes

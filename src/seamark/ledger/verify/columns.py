@@ -62,7 +62,7 @@ class SystemNames:
 
 @dataclass(frozen=True)
 class SliceColumns:
-    """What a slice must hold by its chain: the system columns, and those of the schema, if the chain tells it.
+    """What a slice must hold by its chain: the system columns, and those of the schema, if the chain has one.
 
     `key` has the key columns of a table of Seamark's, none for an append-only one; it is None for another's chain.
     """

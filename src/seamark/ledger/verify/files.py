@@ -1,4 +1,4 @@
-"""Looking at the files of a chain without ever raising, whatever lies where a file should be."""
+"""Looking at the files of a chain without ever raising, whatever is where a file should be."""
 
 from __future__ import annotations
 

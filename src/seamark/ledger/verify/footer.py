@@ -1,7 +1,7 @@
-"""The footer of a Parquet file: where the columns of each row group lie, and how many bytes their values have.
+"""The footer of a Parquet file: where the columns of each row group are, and how many bytes their values have.
 
-pyarrow can tell where they lie too, but it ends the whole process, without an exception, at some footers with a damaged
-byte; what the values take written out it does not tell at all.
+pyarrow can say where they are too, but it ends the whole process, without an exception, at some footers with a damaged
+byte; and it does not say how large the values are when unpacked.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def row_groups(data: Bytes) -> list[RowGroup]:
 def group_sizes(data: Bytes) -> list[tuple[int, int]]:
     """Of each row group of a file its rows, and about how many bytes their values have, each written out.
 
-    A text that repeats counts as often as it stands there, however it is stored. `BrokenPages` if the footer is none.
+    A text that repeats counts as often as it is there, however it is stored. `BrokenPages` if the footer is not one.
     """
     return [
         (_number(group, 3), sum(_written_out(_metadata(chunk)) for chunk in _list(group, 1)))
@@ -101,7 +101,7 @@ def _column(chunk: dict[int, Any]) -> ColumnPlace:
 def _metadata(chunk: dict[int, Any]) -> dict[int, Any]:
     found = chunk.get(3)
     if not isinstance(found, dict) or _ENCRYPTED in chunk:
-        raise BrokenPages("its footer does not say where a column lies")
+        raise BrokenPages("its footer does not say where a column is")
     return found
 
 

@@ -31,9 +31,9 @@ class BrokenPages(ValueError):
 class Page:
     """One page: how many bytes it unpacks to and how many values it holds.
 
-    `start` and `packed` say where its packed bytes lie. `is_prefixed` is True where each value repeats the beginning of
+    `start` and `packed` say where its packed bytes are. `is_prefixed` is True where each value repeats the beginning of
     the one before it, so that values are larger than what the page holds. `levels` is how many bytes of repetition
-    levels lie before what is packed; None where they are packed with the rest.
+    levels are before what is packed; None where they are packed with the rest.
     """
 
     is_dictionary: bool
@@ -50,7 +50,7 @@ def pages_of(data: Bytes, start: int, size: int) -> Iterator[Page]:
     """The pages of a column chunk of `size` bytes; `BrokenPages` if there is something else."""
     end = start + size
     if start < 4 or size < 0 or end > len(data):
-        raise BrokenPages(f"a column is said to lie at {start} to {end} of {len(data)} bytes")
+        raise BrokenPages(f"a column is said to be at {start} to {end} of {len(data)} bytes")
     while start < end:
         try:
             fields, start = read_struct(data, start, _HEADER)

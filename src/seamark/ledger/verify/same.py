@@ -1,4 +1,4 @@
-"""Whether two slices hold the same records: their logical hash does not tell everything about NULLs.
+"""Whether two slices hold the same records: their logical hash does not say everything about NULLs.
 
 The hash writes a NULL as one zero byte, in the row of values that it makes of a column, so that `[NULL, 1]` and
 `[256, NULL]` are the same to it. Where the NULLs are, at every depth, is what it does not say: two slices with equal

@@ -108,7 +108,7 @@ def _changed(piece: DataSlice, seen: Seen, within: Trouble | None) -> Trouble:
     name = piece.physical_hash
     if within is None:
         # The logical hash writes a NULL as a zero byte, so that it does not tell all places of NULLs apart.
-        what = f"slice {name} was changed; by their logical hash its records are the same, encoded anew"
+        what = f"slice {name} was changed; by their logical hash its records are the same, encoded again"
     else:
         what = (
             f"slice {name} was changed: {within.what}: {within.kind} expected {within.expected}, found {within.found}"

@@ -70,7 +70,7 @@ class ClickHouseSink:
 
     @property
     def label(self) -> str:
-        """What tells this target from others: the name of its table."""
+        """What distinguishes this target from others: the name of its table."""
         return self.table
 
     # --- for people ---------------------------------------------------------------------------------------------------

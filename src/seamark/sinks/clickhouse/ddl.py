@@ -1,4 +1,4 @@
-"""The target's table: how it is made, and whether one that stands may be written to."""
+"""The target's table: how it is made, and whether an existing one may be written to."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TargetColumn:
 
 @dataclass(frozen=True, slots=True)
 class ExistingTable:
-    """A table as it stands in ClickHouse."""
+    """A table that exists in ClickHouse."""
 
     engine: str
     engine_full: str
@@ -127,11 +127,11 @@ def _order(carried: Carried) -> str:
     return f"({', '.join(map(quoted, order))})" if order else "tuple()"
 
 
-# --- a table that stands ----------------------------------------------------------------------------------------------
+# --- an existing table ------------------------------------------------------------------------------------------------
 
 
 def ask_table(database: str, table: str) -> str:
-    """The question whether a table stands, and what it is."""
+    """The question whether a table exists, and what it is."""
     return (
         "SELECT engine, engine_full, sorting_key, partition_key, timezone() AS zone FROM system.tables "
         f"WHERE database = {text(database)} AND name = {text(table)}"
@@ -147,7 +147,7 @@ def ask_columns(database: str, table: str) -> str:
 
 
 def existing_table(found: Sequence[Row], columns: Sequence[Row]) -> ExistingTable | None:
-    """The table as the two answers tell it, or None if there is none."""
+    """The table as the two answers describe it, or None if there is none."""
     if not found:
         return None
     row = found[0]
@@ -254,13 +254,13 @@ def _keeps_apart(carried: Carried, table: ExistingTable) -> tuple[str, ...]:
         return ()
     together = {*layout.key, *layout.constant, layout.version}
     apart = table.ordered_by
-    if layout.kind is RowKind.DIFF:  # two records that cancel each other must lie in one partition to be merged away
+    if layout.kind is RowKind.DIFF:  # two records that cancel each other must be in one partition to be merged away
         apart = tuple(dict.fromkeys((*apart, *table.partitioned_by)))
     return tuple(name for name in apart if name not in together)
 
 
 def _items(expression: str) -> list[str]:
-    """The expressions of a list, cut at the commas that stand in no bracket and no quotes."""
+    """The expressions of a list, cut at the commas outside brackets and quotes."""
     items, depth, quote, start = [], 0, "", 0
     for place, sign in enumerate(expression):
         if quote:

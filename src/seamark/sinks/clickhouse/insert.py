@@ -57,7 +57,7 @@ def insert_statement(table: str, columns: Sequence[str], settings: str) -> str:
 class Insert:
     """How a slice of a table becomes rows of the target: for the engine as SQL, for a server as Parquet."""
 
-    table: str  # as it stands in SQL
+    table: str  # as SQL writes it
     carried: Carried
     settings: str
 

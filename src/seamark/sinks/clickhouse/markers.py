@@ -14,9 +14,9 @@ MARKERS = "seamark_sink_positions"
 # One row per sink, table and target, the newest of which counts. An insert and its marker are two inserts, for
 # ClickHouse has no transaction for both: so the marker is written before the insert as well, and names the block that
 # may or may not be there. `inserts` is the number of the newest insert at that time: whether the table still remembers
-# the block's token can be told by how many came since. `adopted_by` names the sink that goes on in this one's place.
+# the block's token follows from how many came since. `adopted_by` names the sink that continues in this one's place.
 # `suffix` ends the tokens of this sink's blocks: with a new one the table takes them for blocks that it never had.
-# `made` is which table of this name it was: one that was made anew, from a copy perhaps, knows none of the tokens.
+# `made` is which table of this name it was: one that was made again, from a copy perhaps, knows none of the tokens.
 _COLUMNS = {
     "sink": "String",
     "table_name": "String",

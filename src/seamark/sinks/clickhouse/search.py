@@ -28,7 +28,7 @@ class BlockSearch:
     after: int
 
     def finds(self, block: BlockEntry, slice_path: Path) -> bool:
-        """Whether the block is there. Where that cannot be told any more it is yes: then its token is believed."""
+        """Whether the block is there. Where nothing can show that any more it is yes: then its token is trusted."""
         if self.carried.layout.kind is RowKind.KEYED:
             found = self._ask(f"{OFFSET} BETWEEN {block.first_offset} AND {block.last_offset} LIMIT 1", "1 AS one")
             return bool(found)

@@ -208,5 +208,5 @@ class ClickHouseTarget:
                 f"{self._who}: {self._where} says that it has block {block.sequence} of '{self._carried.table}', but "
                 "its rows are not there. The sink stays before it.",
                 hint=f"look whether they are: if so, ds.sinks()[{self._carried.sink!r}].go_on_after({block.sequence}) "
-                "tells the sink; if not, the same with the block before it sends them under a token of their own.",
+                "says so to the sink; if not, the same with the block before it sends them under a token of their own.",
             )

@@ -1,4 +1,4 @@
-"""The types of columns as ClickHouse writes them: one table, and what a standing column must be to take ours."""
+"""The types of columns as ClickHouse writes them: one table, and what an existing column must be to take ours."""
 
 from __future__ import annotations
 

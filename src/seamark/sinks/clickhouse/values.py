@@ -86,7 +86,7 @@ class SliceCheck:
 
 
 def _beyond(file: pq.ParquetFile, column: Column, least: int, most: int) -> int | None:
-    """A whole number outside a range. The file's statistics tell, as a rule, without reading it."""
+    """A whole number outside a range. As a rule the file's statistics show it."""
     statistics = _statistics(file, column, lambda _: True)
     if all(entry is not None and (entry.has_min_max or _is_all_null(entry)) for entry in statistics):
         ends = [value for entry in statistics if entry.has_min_max for value in (entry.min, entry.max)]
@@ -108,7 +108,7 @@ def _units(arrow: pa.DataType) -> set[Unit]:
 
 
 def _outside(file: pq.ParquetFile, column: Column, unit: Unit) -> str | None:
-    """A date or moment that ClickHouse cannot hold. The file's statistics tell, as a rule, without reading it."""
+    """A date or moment that ClickHouse cannot hold. As a rule the file's statistics show it."""
     least, most = _RANGES[unit]
     for low, high in _bounds(file, column, unit):
         for value in (low, high):
@@ -187,7 +187,7 @@ def _sign_trouble(file: pq.ParquetFile, column: Column, layout: Layout) -> tuple
     wrong = sorted(sign for sign in signs if sign not in (-1, 1))
     if not wrong:
         return None
-    return f"{wrong[0]}", f"'{layout.sign}' is +1 for a row that stands and -1 for one that is taken back."
+    return f"{wrong[0]}", f"'{layout.sign}' is +1 for a row that is added and -1 for one that is taken back."
 
 
 def _read(file: pq.ParquetFile, column: Column) -> pa.ChunkedArray:

@@ -16,7 +16,7 @@ def made_by(kind: type) -> Iterator[tuple[str, object]]:
     """The values that a class keeps elsewhere than in its attributes, which its syntax names but does not hold.
 
     They are the values of an enumeration's members, and the defaults of a data class: those that are made for each of
-    its objects, and those of one with slots, which stand where the defaults would be.
+    its objects, and those of one with slots, which are where the defaults would be.
     """
     if isinstance(kind, EnumMeta):
         members: Mapping[str, Any] = kind.__members__

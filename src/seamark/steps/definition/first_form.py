@@ -19,7 +19,7 @@ from seamark.steps.definition.syntax import dumped
 
 
 def first_digest(function: Callable[..., Any]) -> str | None:
-    """The digest of a function in the first form, or None if that form could not tell it."""
+    """The digest of a function in the first form, or None if that form cannot express it."""
     try:
         normal = "\n".join(_normal_forms(inspect.unwrap(function), set()))
     except Exception:  # it has no source, or what it names cannot even be looked at
@@ -43,7 +43,7 @@ def _tree(function: FunctionType) -> ast.AST:
     if function.__name__ == "<lambda>":
         lambdas = [node for node in ast.walk(module) if isinstance(node, ast.Lambda)]
         if len(lambdas) != 1:
-            raise ValueError("several lambdas stand on its lines")
+            raise ValueError("several lambdas are on its lines")
         return lambdas[0]
     node = module.body[0]
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

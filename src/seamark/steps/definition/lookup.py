@@ -56,7 +56,7 @@ class Lookup:
         if name in closed:
             return Met(closed[name], is_held=True)
         if name.startswith("__") and name.endswith("__"):
-            return Met(NOTHING)  # where the module lies, and what it is called
+            return Met(NOTHING)  # where the module is, and what it is called
         return Met(function.__globals__.get(name, NOTHING))
 
     def is_builtin(self, function: FunctionType, name: str) -> bool:

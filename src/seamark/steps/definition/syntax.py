@@ -37,7 +37,7 @@ class Sources:
         raise NoSource(f"{code.co_filename} does not have it at line {code.co_firstlineno}")
 
     def classes(self, kind: type) -> list[ast.ClassDef]:
-        """All classes that stand under the name of a class in its file; `NoSource` if there is none."""
+        """All classes with the name of a class in its file; `NoSource` if there is none."""
         path = file_of_class(kind)
         if path is None:
             raise NoSource("its file is not known")
@@ -52,7 +52,7 @@ class Sources:
         return self._tree(path)
 
     def text(self, code: CodeType) -> str:
-        """The lines of a function as they stand in its file, with its decorators."""
+        """The lines of a function as they are in its file, with its decorators."""
         node = self.function(code)
         first = node.lineno if isinstance(node, ast.Lambda) else _first_line(node)
         lines = linecache.getlines(code.co_filename)[first - 1 : node.end_lineno]
@@ -102,7 +102,7 @@ def _lambda(tree: ast.Module, code: CodeType) -> ast.Lambda:
         found = [node for node in found if inside and all(_holds(_body_span(node), place) for place in inside)]
         found.sort(key=lambda node: _body_span(node)[0], reverse=True)  # the innermost begins last
     if not found:
-        raise NoSource("several lambdas stand on its line")
+        raise NoSource("several lambdas are on its line")
     return found[0]
 
 

@@ -14,7 +14,7 @@ from seamark.steps.standing.pins import Pin, Taken
 
 @dataclass(frozen=True, slots=True)
 class ReadAt:
-    """Where an input stood when a commit read it."""
+    """How far an input was when a commit read it."""
 
     block: str
     sequence: int
@@ -56,7 +56,7 @@ class Checkpoint:
 
     `mode` is how the keys were found; `read` where each input was read; `taken` the records of each input, (after,
     upto], whose keys were computed; `keys` those from outside these records; `range` a range of all keys; `failed` the
-    failed keys that stand after it, and `skipped` those that failed in it. Texts of keys are JSON. `open_pass` is a
+    failed keys after it, and `skipped` those that failed in it. Texts of keys are JSON. `open_pass` is a
     pass over all keys that others have begun, or are to begin: a run of some keys must not make it forgotten.
     """
 

@@ -64,7 +64,7 @@ def provenance(
     most: int,
     rows_behind: Mapping[str, RowsBehind],
 ) -> Provenance:
-    """The provenance of the row with a key as it stands, or `NoSuchRow`.
+    """The provenance of the row with a key as it is now, or `NoSuchRow`.
 
     `rows_behind` finds the rows that a row was made of, by the kind of definition.
     """
@@ -111,7 +111,7 @@ def _behind(
     most: int,
     rows_behind: Mapping[str, RowsBehind],
 ) -> Provenance:
-    """The provenance of a row that is at hand with its `_offset`."""
+    """The provenance of a row in memory with its `_offset`."""
     offset = row[OFFSET]
     entry = context.control.index.slices(source.name, after=offset - 1, upto=offset)[0]
     values = {name: value for name, value in row.items() if name != OFFSET}

@@ -86,7 +86,7 @@ class ChangeList:
 
 
 def is_known_empty(frame: Any) -> bool:
-    """Whether a frame has no rows, as far as can be told without asking Spark."""
+    """Whether a frame has no rows, as far as is known without asking Spark."""
     return not is_spark(frame) and len(frame) == 0
 
 

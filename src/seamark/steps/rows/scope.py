@@ -74,7 +74,7 @@ class KeyRange:
 
 @dataclass(frozen=True)
 class KeyValues:
-    """Given keys, few enough to be at hand; each once."""
+    """Given keys, few enough for memory; each once."""
 
     values: pa.Table
 
@@ -124,7 +124,7 @@ def outside(scope: Scope, rows: DataFrame, source: TableSource) -> DataFrame:
 
 
 def filter_rows(scope: Scope, rows: pa.Table) -> pa.Table:
-    """Rows at hand that belong to a scope."""
+    """Rows in memory that belong to a scope."""
     if isinstance(scope, AllKeys) or not scope.columns:
         return rows
     return rows.filter(pa.array(held_rows(scope, rows), pa.bool_()))
@@ -138,7 +138,7 @@ def rows_within(scope: Scope, source: TableSource, rows: CheckedFrame) -> Checke
 
 
 def held_rows(scope: Scope, rows: pa.Table) -> list[bool]:
-    """For each row at hand, whether it belongs to a scope."""
+    """For each row in memory, whether it belongs to a scope."""
     if isinstance(scope, KeyFrame):
         return key_frame_holds(scope, rows.select(list(scope.columns))) if rows.num_rows else []
     return scope.holds(rows)

@@ -127,7 +127,7 @@ def _stopped_by(error: BaseException) -> str:
 def give_back_runs(control: Control) -> None:
     """Put the runs of this process on record as stopped and give back its leases, for a process that is about to end.
 
-    A commit that is under way meanwhile is refused, or stands as a whole.
+    A commit that is under way meanwhile is refused, or complete.
     """
     now = control.clock.now().timestamp()
     for live in control.live.all():

@@ -165,7 +165,7 @@ class Pipeline:
         return {name: step.spec.outputs_key for name, step in self.steps.items()}
 
     def adopted_from(self, name: str, positions: Sequence[Position]) -> str | None:
-        """The outputs under which rows stand that a step without its own takes over, or None."""
+        """The outputs under which rows are recorded that a step without its own takes over, or None."""
         adoption = adoptable(self._context, self.steps[name].spec, self._context.control.index.heads(), positions)
         return adoption.from_outputs if adoption else None
 
@@ -258,7 +258,7 @@ class Pipeline:
     def run(
         self, names: Sequence[str], config: RunConfig, on_batch: OnBatch = silent, on_step: OnStep | None = None
     ) -> RunReport:
-        """Run steps in order, each once. Trouble of a step stands in its report, and the others go on."""
+        """Run steps in order, each once. Trouble of a step is in its report, and the others continue."""
         steps, begun = self.in_order(names), time.monotonic()
         known: Known | None = Known.of(self._context)
         report = RunReport()
@@ -357,7 +357,7 @@ def _taken(table: str, second: Maker, first: Maker) -> InvalidStep:
 
 
 def _reported(step: AnyStep, config: RunConfig, run: Callable[[], StepReport]) -> StepReport:
-    """What a run did; what stopped it stands in the report, unless the first trouble is to stop everything."""
+    """What a run did; what stopped it is in the report, unless the first trouble is to stop everything."""
     begun = time.monotonic()
     try:
         return run()

@@ -1,4 +1,4 @@
-"""What runs tell: counts a step, its error if it has one, and what a run would do."""
+"""What runs report: counts per step, its error if it has one, and what a run would do."""
 
 from __future__ import annotations
 

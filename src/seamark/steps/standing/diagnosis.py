@@ -1,4 +1,4 @@
-"""Why a step stands where it stands: the likely cause, from a few facts."""
+"""Why a step is where it is: the likely cause, from a few facts."""
 
 from __future__ import annotations
 

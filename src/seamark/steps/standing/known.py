@@ -41,7 +41,7 @@ class Known:
         return Known(heads, positions, failed)
 
     def own_rows(self, context: TableContext, maker: Maker) -> OwnRows:
-        """What is a step's own of all that stands under its name."""
+        """What belongs to a step of all that is recorded under its name."""
         positions, failed = self.positions.get(maker.name, ()), self.failed.get(maker.name, ())
         return own_rows(context, maker, self.heads, positions, failed)
 
@@ -116,7 +116,7 @@ def refuse_older_program(maker: Maker, pins: Iterable[Pin], heads: Mapping[str, 
 def outgrown_program(maker: Maker, pins: Iterable[Pin], heads: Mapping[str, TableHead]) -> SchemaChangeRefused | None:
     """What a step that was declared before one of its tables grew is refused with; None if it knows all columns.
 
-    An input counts as it stood at its pin. It may grow at any time after that, but nothing later is read.
+    An input counts as it was at its pin. It may grow at any time after that, but nothing later is read.
     """
     tables = [(maker.sources[pin.table], pin.schema_block) for pin in pins]
     tables += [(output, heads[output.name].schema_block) for output in maker.written if output.name in heads]
@@ -142,7 +142,7 @@ def refuse_written_by_hand(maker: Maker, heads: Mapping[str, TableHead]) -> None
 
 
 def _inputs_replaced(event: SetTransform, heads: Mapping[str, TableHead]) -> bool:
-    """Whether an input's chain is another one than it was: its table was made anew."""
+    """Whether an input's chain is another one than it was: its table was made again."""
     known = {entry.alias: entry.dataset_ref for entry in event.inputs if entry.alias}
     return any(table in heads and heads[table].dataset_id != dataset_id for table, dataset_id in known.items())
 
@@ -152,6 +152,6 @@ def definition_changed(step: str, older: Definition, newer: Definition) -> Defin
     return DefinitionChanged(
         f"the definition of step '{step}' is not the one that its rows were made by. Nothing was run.\n"
         f"{difference(older, newer)}\n",
-        hint='say what becomes of the rows that stand: on_change="keep" leaves them, on_change="recompute" computes '
-        f"all keys anew (`seamark run {step} --on-change keep|recompute`).",
+        hint='say what happens to the current rows: on_change="keep" leaves them, on_change="recompute" computes '
+        f"all keys again (`seamark run {step} --on-change keep|recompute`).",
     )

@@ -11,7 +11,7 @@ from seamark.steps.standing.pins import Pending
 
 
 class Mode(StrEnum):
-    """How a run finds its keys, or why it needs none. The texts stand in checkpoints and in the record of runs."""
+    """How a run finds its keys, or why it needs none. The texts are in checkpoints and in the record of runs."""
 
     SETTLED = "settled"
     REFUSED = "refused"

@@ -24,7 +24,7 @@ InputTable: TypeAlias = str | Named | tuple[str, Any]
 
 
 class OffsetStatistics(TypedDict):
-    """One step on one input: where it stands and what waits for it."""
+    """One step on one input: how far it is and what waits for it."""
 
     transformation_id: str
     input_table_name: str
@@ -38,7 +38,7 @@ class OffsetStatistics(TypedDict):
 class OffsetTable:
     """How far each step has processed each input.
 
-    A position is a record: `get_record_offsets` tells it exactly. As a time, in seconds since 1970, it is the system
+    A position is a record: `get_record_offsets` gives it exactly. As a time, in seconds since 1970, it is the system
     time of the commit that the record came with. `initialise` sets the first offsets of a step from what it is known to
     have processed, and gives the times that it set. `inputs_of` gives the inputs of a step, or refuses one whose
     offsets may not be moved by hand. Offsets belong to a step and to its outputs, which `outputs` gives for the steps
@@ -100,7 +100,7 @@ class OffsetTable:
     def update_offsets_bulk(self, offsets: Mapping[tuple[str, str], float]) -> None:
         """Raise offsets, by (step, input table), to these times: all of them or none, and none is ever lowered.
 
-        A time stands for the last record of the newest commit before it; a commit at exactly that time is read again.
+        A time means the last record of the newest commit before it; a commit at exactly that time is read again.
         """
         for step, _ in offsets:
             self._inputs_of(step)  # refuses a step that must read every record
@@ -124,7 +124,7 @@ class OffsetTable:
     def get_statistics(
         self, transformation_id: str | None = None, input_table_name: str | None = None
     ) -> list[OffsetStatistics]:
-        """Where a step, or every step, stands on one input or on each, how old that is, and how much waits how long."""
+        """How far a step, or every step, is on one input or on each, how old that is, and how much waits how long."""
         now = self._clock.now().timestamp()
         by_step: dict[str, list[Backlog]] = {}
         for backlog in self._control.offsets.backlogs(transformation_id):

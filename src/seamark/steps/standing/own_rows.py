@@ -46,7 +46,7 @@ class OwnRows:
     elsewhere: tuple[str, ...] = ()
 
     def stored_under(self, maker: Maker) -> str:
-        """The outputs under which the rows stand now."""
+        """The outputs under which the rows are recorded now."""
         return self.adoption.from_outputs if self.adoption else maker.outputs_key
 
 
@@ -60,7 +60,7 @@ def own_rows(
     positions: Sequence[Position],
     failed: Sequence[FailedKey],
 ) -> OwnRows:
-    """The rows of a step, from all that stand under its name."""
+    """The rows of a step, from all that are recorded under its name."""
     key = maker.outputs_key
     mine = rows_under(positions, key)
     elsewhere = tuple(sorted({row.outputs for row in positions if row.outputs not in (key, UNKNOWN_OUTPUTS)}))

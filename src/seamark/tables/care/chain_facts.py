@@ -53,7 +53,7 @@ class Era:
     """The blocks that one definition of a step made: its name, what it fills, its inputs by alias, and the commits.
 
     The commits are in order, the oldest first; `outputs` is written as the control database has it. One that
-    `takes_once` adds what it reads to what stands, so that its positions are never taken back.
+    `takes_once` adds what it reads to what is there, so that its positions are never taken back.
     """
 
     step: str | None
@@ -265,9 +265,9 @@ class StepFailures:
 
 
 def failures_of(chains: Iterable[ChainFacts]) -> StepFailures:
-    """The failed keys that stand, by step, outputs and key, from the newest checkpoint of each step.
+    """The current failed keys, by step, outputs and key, from the newest checkpoint of each step.
 
-    A table that a step has not written since then tells of keys that are cured. All tables of one commit have the same
+    A table that a step has not written since then names keys that are cured. All tables of one commit have the same
     checkpoint, so that any of them will do.
     """
     newest: dict[tuple[str, str], list[tuple[ChainFacts, MadeFrom]]] = {}

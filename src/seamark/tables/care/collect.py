@@ -114,7 +114,7 @@ def _orphans(context: TableContext, grace: float) -> Iterator[Path]:
             for name in objects.names():
                 if name not in named and _is_old(context, objects.path(name), grace):
                     yield objects.path(name)
-            # Nobody can tell whose an unfinished file is, so that it may be a live run's, whatever the grace.
+            # Nothing says whose an unfinished file is: it may belong to a live run, whatever the grace.
             yield from (path for path in objects.pending() if _is_old(context, path, max(grace, GRACE_SECONDS)))
 
 

@@ -1,4 +1,4 @@
-"""Opening a warehouse beside a database: heads that lag are brought up, heads that do not fit are refused."""
+"""Opening a warehouse beside a database: heads that lag are updated, heads that do not fit are refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger("seamark.store")
 
 @dataclass(frozen=True, slots=True)
 class Healed:
-    """A `refs/head` that lagged behind the database and was brought up to it."""
+    """A `refs/head` that lagged behind the database and was updated."""
 
     table: str
     found: str | None
@@ -31,7 +31,7 @@ class Healed:
 def heal_heads(context: TableContext) -> tuple[Healed, ...]:
     """Bring each `refs/head` up to the database; `HeadMismatch`, with nothing changed, if the two do not fit.
 
-    Gives those that were brought up. One that may not be written stays as it is: the database says where a table is.
+    Gives those that were updated. One that may not be written stays as it is: the database says where a table is.
     """
     lagging = _lagging_heads(context)  # all of them are looked at before one is changed
     return tuple(healed for healed in lagging if _heal(context, healed))
@@ -45,7 +45,7 @@ def _heal(context: TableContext, healed: Healed) -> bool:
             raise
         log.info("refs/head of '%s' lags behind the database, and may not be written: %s", healed.table, error)
         return False
-    log.warning("refs/head of '%s' lagged behind the database and was brought up to it", healed.table)
+    log.warning("refs/head of '%s' lagged behind the database and was updated", healed.table)
     return True
 
 

@@ -26,7 +26,7 @@ NOT_RESTORED = ("leases", "runs", "positions of sinks", "the scheduler's tables"
 
 @dataclass(frozen=True, slots=True)
 class RebuildReport:
-    """What was restored, and what chains cannot tell.
+    """What was restored, and what chains do not hold.
 
     `lost` names the steps whose failed keys could not be restored, because their last checkpoint is not the one that
     its block names: nothing was taken from it.
@@ -94,7 +94,7 @@ def _starts(
     """Each table's name, and the block that its chain is to be read from.
 
     That is `refs/head`, unless the database knows better: a commit whose writer was killed before it could mirror the
-    head stands all the same.
+    head remains all the same.
     """
     for name in sorted({*mirrored, *known}):
         found, head = mirrored.get(name), known.get(name)
@@ -105,7 +105,7 @@ def _starts(
 
 
 def _leads_to(files: ChainFiles, head: str, ancestor: str | None) -> bool:
-    """Whether the chain that ends with `head` is there and holds a block; None stands for what is before the first."""
+    """Whether the chain that ends with `head` is there and holds a block; None means what is before the first."""
     try:
         return ancestor in (None, *(name for name, _ in walk_back(files, head)))
     except (LedgerError, OSError):
@@ -134,7 +134,7 @@ def _check_rules(table: str, files: ChainFiles, blocks: list[NamedBlock]) -> Non
 
 
 def _bases(facts: ChainFacts, blocks: list[NamedBlock]) -> Iterator[BaseVersion]:
-    """The bases that Delta's log has: of each block the newest version, for an older one was written anew."""
+    """The bases that Delta's log has: of each block the newest version, because an older one was written again."""
     assert facts.dataset_id is not None
     ends = {block.sequence_number: _end(block) for _, block in blocks}
     seen = set()

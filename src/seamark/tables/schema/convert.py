@@ -179,7 +179,7 @@ def _fits(values: pa.Array | pa.ChunkedArray, wanted: pa.DataType) -> bool:
 def _shown(value: pa.Scalar) -> str:
     try:
         return str(value.as_py())
-    except (OverflowError, ValueError):  # Python has no such moment: the number tells more than nothing
+    except (OverflowError, ValueError):  # Python has no such moment: the number says more than nothing
         return str(value.value)
 
 
@@ -288,7 +288,7 @@ def _always_fits(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def misfit_in(error: BaseException) -> tuple[str, str] | None:
-    """Column and value, if an error of Spark's tells of a value that did not fit."""
+    """Column and value, if an error of Spark's is about a value that did not fit."""
     found = raised_text(error, BAD_VALUE)
     if found is None:
         return None

@@ -331,7 +331,7 @@ def _check_column(table: str, what: str, name: str, names: Sequence[str]) -> Non
 
 
 def check_evolution(table: str, standing: TableSchema, declared: TableSchema) -> bool:
-    """Whether the declared schema adds columns to the standing one; `SchemaChangeRefused` if it does anything else."""
+    """Whether the declared schema adds columns to the existing one; `SchemaChangeRefused` if it does anything else."""
     if standing.key != declared.key:
         raise _refused(table, f"its key is ({_listed(standing.key)}), not ({_listed(declared.key)})")
     if standing.event_time != declared.event_time:
@@ -348,7 +348,7 @@ def check_evolution(table: str, standing: TableSchema, declared: TableSchema) ->
     for column in added:
         if not column.nullable:
             raise _refused(
-                table, f"the new column '{column.name}' is {column.shown}, and standing rows have no value for it"
+                table, f"the new column '{column.name}' is {column.shown}, and existing rows have no value for it"
             )
     return bool(added)
 
@@ -367,7 +367,7 @@ def refuse_old_schema(table: str, standing: ledger.DataSchema | None, declared: 
 
 def _refused(table: str, what: str) -> SchemaChangeRefused:
     return SchemaChangeRefused(
-        f"table '{table}' stands with another schema: {what}. Nothing was changed.",
+        f"table '{table}' has another schema: {what}. Nothing was changed.",
         hint="a schema may only grow by columns that can be NULL; for anything else make a new table.",
     )
 

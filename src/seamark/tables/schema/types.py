@@ -56,7 +56,7 @@ def _field_definition(field: pa.Field, with_nulls: bool) -> str:
 
 
 def field_name(name: str) -> str:
-    """A field's name as it stands in a column definition, in quotes where it would be read as something else."""
+    """A field's name as a column definition has it, in quotes where it would be read as something else."""
     return name if _NEEDS_NO_QUOTES.fullmatch(name) else f"`{name.replace('`', '``')}`"
 
 

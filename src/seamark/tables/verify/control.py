@@ -1,4 +1,4 @@
-"""The control database against the chains: every row that chains can tell is compared with what they say."""
+"""The control database against the chains: every row that chains have is compared with what they say."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def check_positions(
     tables: Mapping[str, str],
     folding: Collection[str],
 ) -> Iterator[Finding]:
-    """Whether each step stands on each input where its outputs' chains say. `tables` has an output of each step.
+    """Whether each step is on each input where its outputs' chains say. `tables` has an output of each step.
 
     A position may be taken back, but not that of a step which would add what it reads once more: `folding` has those.
     """

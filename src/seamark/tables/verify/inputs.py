@@ -71,7 +71,7 @@ def _wrong_reads(
 
 
 def _read_positions(derived: ChainFacts, made: MadeFrom) -> dict[str, Any]:
-    """The positions at which a commit of Seamark's read its inputs; none if its checkpoint does not tell."""
+    """The positions at which a commit of Seamark's read its inputs; none if its checkpoint does not say."""
     if made.checkpoint is None:
         return {}
     try:

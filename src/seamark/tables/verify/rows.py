@@ -90,7 +90,7 @@ def _differences(source: TableSource, version: BaseVersion, blocks: Sequence[Blo
 
 
 def _base_as_it_is(source: TableSource, version: BaseVersion) -> DataFrame:
-    """The rows of a base from its files as they lie there now."""
+    """The rows of a base from its files as they are now."""
     session = source.context.session()
     files = DeltaLog(Path(source.base_folder)).files(version.delta_version)
     schema = source.schema.spark_base()

@@ -35,7 +35,7 @@ class Verification:
     context: TableContext
     snapshot: Snapshot
     tables: tuple[str, ...]
-    is_whole: bool  # all tables of the store, so that what belongs to none of them can be told
+    is_whole: bool  # all tables of the store, so that what belongs to none of them can be found
     facts: dict[str, ChainFacts] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     blocks: int = 0
@@ -127,11 +127,11 @@ def _check_folder(work: Verification, files: ChainFiles, chain: StoredChain) -> 
     if alias != table and not (alias is None and files.head() is None):  # both are written after the first commit
         text = f"table '{table}': its folder says that it is the table '{alias}'. Write its name into info/alias."
         findings.append(Finding(table, None, "alias", table, str(alias), text))
-    if (files.folder / "refs" / "head").is_dir():  # everything else is written anew when the store is opened
+    if (files.folder / "refs" / "head").is_dir():  # everything else is written again when the store is opened
         text = f"table '{table}': where its refs/head should be is a folder. Remove it, and open the store."
         findings.append(Finding(table, None, "refs/head", "a text", "a folder", text))
     head, names = files.head(), {stored.name for stored in chain.blocks}
-    # One that lags is brought up when the store is opened; one that leads with the database is a commit just made.
+    # One that lags is updated when the store is opened; one that leads with the database is a commit just made.
     if head is not None and head not in names and head != work.context.control.snapshots.head_hash(table):
         newest = chain.blocks[-1].name if chain.blocks else "no block"
         text = f"table '{table}': its refs/head names {head}, which is not a block of its chain up to {newest}."

@@ -1,1 +1,1 @@
-"""Computing keys: their rows gathered from the inputs, the function called, and failing keys told apart."""
+"""Computing keys: their rows gathered from the inputs, the function called, and failing keys found."""

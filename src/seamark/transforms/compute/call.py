@@ -60,7 +60,7 @@ class Results:
 def call(
     shape: Shape, function: Callable[..., Any], gathered: Gathered, context: TableContext, stack: ExitStack
 ) -> list[CheckedFrame]:
-    """One call of a Spark function: its outputs, computed, checked and at hand or in files until the stack unwinds.
+    """One call of a Spark function: its outputs, computed, checked and in memory or in files until the stack unwinds.
 
     `KeyTrouble` if the function fails on its rows, `BadOutput` if its outputs cannot take what it gave.
     """
@@ -136,7 +136,7 @@ def _computed(
 
 
 def check_rows(shape: Shape, output: TableSource, rows: pa.Table, scope: Scope) -> pa.Table:
-    """Rows at hand, each of whose keys is whole, there once and of the scope; `BadOutput` otherwise."""
+    """Rows in memory, each of whose keys is whole, there once and of the scope; `BadOutput` otherwise."""
     if not shape.shares_all_keys:
         for name in output.schema.key:  # a row of an outer join that found no partner has no key: it is nobody's row
             rows = rows.filter(rows.column(name).is_valid())
@@ -161,7 +161,7 @@ def check_rows(shape: Shape, output: TableSource, rows: pa.Table, scope: Scope) 
 def refuse_unknown_keys(gathered: Gathered, output: TableSource, rows: CheckedFrame) -> None:
     """Refuse rows for keys that no input has, where all keys are gone through: any key would be of the scope.
 
-    Looked at where the rows are at hand; for large frames it would cost another join.
+    Checked where the rows are in memory; for large frames it would cost another join.
     """
     shape, columns = gathered.shape, list(gathered.shape.keys)
     given, local = isinstance(gathered.scope, KeyValues), rows.in_memory

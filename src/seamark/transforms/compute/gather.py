@@ -34,7 +34,7 @@ class Gathered:
 
     @property
     def are_local(self) -> bool:
-        """Whether all of them are at hand."""
+        """Whether all of them are in memory."""
         return all(frame.in_memory is not None for frame in self.frames)
 
     @property
@@ -51,7 +51,7 @@ class Gathered:
 
         A reference left as it was would bring the bad row of one key into the calls for all others.
         """
-        if self.shape.looked_up:  # the rows do not tell their keys: they are looked up again
+        if self.shape.looked_up:  # the rows do not have their keys: they are looked up again
             return gather(self.shape, scope, self.read, {})
         frames: list[CheckedFrame] = []
         for source, frame in zip(self.shape.inputs, self.frames, strict=True):
@@ -71,7 +71,7 @@ class Gathered:
 
 @dataclass(frozen=True)
 class LoadedRows:
-    """What change records already tell of a table up to a pin: the last record of each key that they touch."""
+    """What change records already say of a table up to a pin: the last record of each key that they touch."""
 
     records: pa.Table  # offset, op and the table's columns
 
@@ -84,7 +84,7 @@ def has_scope(shape: Shape, scope: Scope, source: Input) -> bool:
 
 
 def gather(shape: Shape, scope: Scope, read: Mapping[str, int | None], loaded: Mapping[str, LoadedRows]) -> Gathered:
-    """The rows of every input that belong to a scope, as the inputs stood at the given records."""
+    """The rows of every input that belong to a scope, as the inputs were at the given records."""
     frames: dict[int, CheckedFrame] = {}
     for place, source in enumerate(shape.inputs):
         if not source.is_reference:
@@ -117,7 +117,7 @@ def _plain_rows(
 
 
 def _rows_of_values(source: TableSource, values: pa.Table, upto: int | None, loaded: LoadedRows | None) -> CheckedFrame:
-    """The rows with these values. What change records tell of them need not be read again."""
+    """The rows with these values. What change records say of them need not be read again."""
     if loaded is None or set(values.column_names) != set(source.schema.key):
         return read_for(source, KeyValues(values), upto)
     told = set(comparable(loaded.records.select(values.column_names)))

@@ -1,4 +1,4 @@
-"""Finding the keys that a function fails on: the scope is split until they stand alone."""
+"""Finding the keys that a function fails on: the scope is split until they are alone."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class _Search:
         return None
 
     def _part(self, begin: int, end: int) -> Scope:
-        """Neighbours as a scope: by their values if the rows are at hand, by their bounds if Spark reads them."""
+        """Neighbours as a scope: by their values if the rows are in memory, by their bounds if Spark reads them."""
         if self.gathered.are_local or self.gathered.shape.looked_up:
             return KeyValues(self.keys.slice(begin, end - begin))
         after = None if begin == 0 else self._row(begin - 1)

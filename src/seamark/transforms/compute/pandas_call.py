@@ -160,9 +160,9 @@ def _named_by(
 def _whole_inputs(
     gathered: Gathered, keyed: Sequence[DataFrame | None], context: TableContext, stack: ExitStack
 ) -> tuple[WholeInput, ...]:
-    """The inputs that every call gets whole: those whose rows do not tell their key.
+    """The inputs that every call gets whole: those whose rows do not have their key.
 
-    Large ones lie in files, which each task reads: never on the driver.
+    Large ones are in files, which each task reads: never on the driver.
     """
     whole = []
     for number, (source, rows) in enumerate(zip(gathered.shape.inputs, gathered.frames, strict=True)):

@@ -32,7 +32,7 @@ TAG, RECORD, NUMBER, ERROR, FATAL = "its input", "its record", "its output", "it
 
 @dataclass(frozen=True)
 class WholeInput:
-    """An input that every call gets whole: at hand, or in files that the executors can read."""
+    """An input that every call gets whole: in memory, or in files that the executors can read."""
 
     number: int
     rows: pa.Table | None
@@ -155,7 +155,7 @@ class Worker:
 
 
 def is_no_keys_fault(error: BaseException) -> bool:
-    """Whether an error of a function for pandas tells of the machine or its storage.
+    """Whether an error of a function for pandas is about the machine or its storage.
 
     The class says so: `MemoryError`, and `OSError` itself, which is what a full disk or a lost file system gives. Its
     kinds for one thing that is named (`FileNotFoundError`, or an image library's own) are about a row.

@@ -1,7 +1,7 @@
 """Whether SQL that somebody else wrote can be run: one query, over the given inputs and nothing else.
 
 A definition in a chain is text from a stranger. It is read word by word, and refused unless every word is understood:
-what stands where a table is expected must be an input or a name that the query itself defines, and every function must
+what is where a table is expected must be an input or a name that the query itself defines, and every function must
 be one that looks at its arguments only. What passes is run as `SELECT * FROM (…)`, where Spark takes only a query.
 """
 
@@ -16,7 +16,7 @@ from seamark.transforms.declare.sql_functions import ALLOWED, TABLE_FUNCTIONS
 
 
 class UnsafeSql(ValueError):
-    """The text is not run, for the reason that the error tells."""
+    """The text is not run, for the reason that the error gives."""
 
 
 def checked_query(text: str, inputs: Collection[str]) -> str:
@@ -138,7 +138,7 @@ class _Reader:
         """Nothing, or `UnsafeSql`."""
         if not self.words:
             raise UnsafeSql("it is empty")
-        # The text will stand where a table could: it must begin with a query, or with a table that it may read.
+        # The text will be where a table could: it must begin with a query, or with a table that it may read.
         stack = [_Frame(called="a table", expects_table=True, in_from=True)]
         if self._at(0).word == "with":
             self._begin_definition(stack)
@@ -168,7 +168,7 @@ class _Reader:
         elif token.kind == "word":
             self._word(frame, begins=begins)
         elif token.kind == "string" and _MOMENT.fullmatch(token.text):
-            raise UnsafeSql(f"{token.text[:40]} may stand for the moment at which it is asked")
+            raise UnsafeSql(f"{token.text[:40]} may mean the moment at which it is asked")
         elif token.text == ";" or (token.text == "|" and self._at(1).text == ">"):
             raise UnsafeSql(f"it has a '{token.text}' within")
 

@@ -125,7 +125,7 @@ class Shape:
 
     @cached_property
     def key_types(self) -> dict[str, pa.DataType]:
-        """The types of the transform keys, as the first input that has them tells."""
+        """The types of the transform keys, as the first input that has them says."""
         return {name: self._home(name).source.schema.column(name).type for name in self.keys}
 
     def home_reference(self, name: str) -> Input:

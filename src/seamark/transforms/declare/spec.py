@@ -55,7 +55,7 @@ class StepSpec:
 
     @cached_property
     def definition(self) -> Definition:
-        """What its rows are made by. Asked for only when the program is complete: helpers may stand below the step."""
+        """What its rows are made by. Asked for only when the program is complete: helpers may come below the step."""
         declared, outputs = self.options, [output.name for output in self.written]
         if isinstance(declared.func, str):
             normal = normal_sql(declared.func)
@@ -276,7 +276,7 @@ def _check_named(step: str, text: str, names: Sequence[str]) -> None:
     except ValueError as error:
         raise InvalidStep(
             f"step '{step}': the braces in its SQL cannot be read: {error}. It was not added.",
-            hint="inputs stand in braces, {" + names[0] + "}; a brace of its own is written twice.",
+            hint="inputs are in braces, {" + names[0] + "}; a brace of its own is written twice.",
         ) from None
     named = [re.split(r"[.\[]", field)[0] for field in fields]
     unknown = next((name for name in named if name not in names), None)

@@ -69,7 +69,7 @@ _ALLOWED = """
 """
 ALLOWED = frozenset(_ALLOWED.split())
 
-# Those that may stand where a table is expected: they unfold one value into rows.
+# Those that may be where a table is expected: they unfold one value into rows.
 TABLE_FUNCTIONS = frozenset(
     {"explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "json_tuple", "stack"}
 )

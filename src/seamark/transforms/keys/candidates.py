@@ -73,7 +73,7 @@ def computed_ahead(context: TableContext, backlog: Backlog, *, only_failed: bool
 
 
 def without_covered(found: Sequence[Found], covered: Sequence[CoveredKey], shape: Shape) -> list[Found]:
-    """The keys but for those that were computed since: none of their records lies after what was read then."""
+    """The keys but for those that were computed since: none of their records comes after what was read then."""
     left = []
     for entry in found:
         same = [known for known in covered if set(json.loads(known.key)) == set(entry.columns)]

@@ -1,4 +1,4 @@
-"""How many keys a batch computes: from what is at hand or known of the files, and only else by counting in Spark."""
+"""How many keys a batch computes: from what is in memory or known of the files, and otherwise by counting in Spark."""
 
 from __future__ import annotations
 

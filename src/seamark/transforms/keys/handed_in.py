@@ -109,7 +109,7 @@ def _texts(scope: Scope) -> tuple[str, ...]:
 def _rows_given(shape: Shape, source: Input, given: Any, backlog: Backlog) -> CheckedFrame:
     """A frame of an input's keys as rows with the columns that lead to transform keys.
 
-    What the frame does not have is looked up, where the input stands now and where it stood when it was last read.
+    What the frame does not have is looked up, as the input is now and as it was when it was last read.
     """
     needed = _needed(shape, source.table)
     if not needed:  # any change concerns everything: all that matters is whether there is one

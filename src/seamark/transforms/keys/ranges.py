@@ -23,7 +23,7 @@ from seamark.transforms.declare.spec import StepSpec
 KEYS_A_ROW = 4  # keys are narrow: so many times as many of them as of rows are looked at on the driver
 # A range is committed as a whole, so after a crash it is what is computed again. It is as large as that allows: each
 # range reads the references once more, and compares with what the ranges before it have written.
-RANGE_BYTES = 512 << 20  # as they lie in files
+RANGE_BYTES = 512 << 20  # as they are in files
 RANGE_KEYS = 20_000_000
 PANDAS_RANGE_KEYS = 1_000_000  # Python takes about as long for these
 SAMPLES_A_RANGE = 100  # so that a range is about a tenth larger or smaller than another

@@ -1,4 +1,4 @@
-"""The ways to find the keys that a run computes: by changes, by going through all of them, or as they are given."""
+"""How a run finds the keys that it computes: by changes, by going through all of them, or as they are handed in."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _parts(
     changes = [ChangedBlocks(piece.table, piece.blocks) for piece in taken]
     found = list(changed_keys(run.shape, changes, backlog.read, backlog.before))
     if len({entry.columns for entry in found}) > 1:
-        # Keys of several kinds overlap: what one part leaves out a later one may compute, and replay could not tell.
+        # Keys of several kinds overlap: what one part leaves out a later one may compute, and replay could not know.
         ahead = computed_ahead(run.context, backlog, only_failed=True)
     found = without_covered(found, ahead, run.shape)
     retried = by_columns(run.shape, due, run.tried)
@@ -106,7 +106,7 @@ def by_columns(shape: Shape, failed: Sequence[FailedKey], tried: Set[str] = froz
 
 
 def _loaded_rows(run: StepRun, backlog: Backlog, taken: Sequence[Taken]) -> dict[str, LoadedRows]:
-    """What the batch's own records tell of their tables' rows at the pins: those need not be read again."""
+    """What the batch's own records say of their tables' rows at the pins: those need not be read again."""
     loaded = {}
     for piece in taken:
         source = run.shape.sources[piece.table]
@@ -211,7 +211,7 @@ def scope_of(run: StepRun, columns: Columns, found: Sequence[Found], texts: Sequ
 def joined_scope(
     context: TableContext, shape: Shape, columns: Columns, frames: Sequence[CheckedFrame], stack: ExitStack
 ) -> Scope:
-    """Frames of keys as one scope: at hand if they are few, else computed once and kept in files."""
+    """Frames of keys as one scope: in memory if they are few, else computed once and kept in files."""
     schema = pa.schema([pa.field(name, shape.key_types[name]) for name in columns])
     there = [frame for frame in frames if not frame.is_known_empty] or frames[:1]
     typed = [LocalFrame(frame.to_arrow(schema)) if frame.in_memory is not None else frame for frame in there]
@@ -256,7 +256,7 @@ def _changes_together(
 
 
 def _each_key_once(works: Sequence[Work], whole: Work) -> list[Work]:
-    """The batches without the keys that an earlier one has. Keys that are not at hand are taken in one batch."""
+    """The batches without the keys that an earlier one has. Keys that are not in memory are taken in one batch."""
     if any(not isinstance(work.scope, KeyValues) for work in works):
         return [whole]
     seen: set[tuple[object, ...]] = set()
