@@ -1,3 +1,4 @@
+import ast
 import re
 from dataclasses import is_dataclass
 from pathlib import Path
@@ -19,9 +20,11 @@ from seamark.config import (
     load_config,
     masked,
 )
+from seamark.config.keys import UNREAD
 from seamark.errors import ConfigError
 
 DOCS = Path(__file__).parents[1] / "docs" / "configuration.md"
+SOURCES = Path(__file__).parents[1] / "src" / "seamark"
 
 
 @pytest.fixture
@@ -273,6 +276,55 @@ def test_a_wrong_variable_and_a_wrong_argument_are_named(project):
         load(project()).origin("spark.mastr")
 
 
+# --- settings that nothing reads --------------------------------------------------------------------------------------
+
+
+def test_a_file_that_sets_what_nothing_reads_still_loads(project):
+    text = '[scheduler]\nlease = "2m"\nhandlers_table = "my_handlers"\nscan_period = "9s"\n'
+
+    config = load(project(text), SEAMARK_SCHEDULER_RUNNERS_TABLE="my_runners")
+
+    assert config.scheduler.lease == 120.0
+    assert config.unread == {
+        "scheduler.handlers_table": "seamark.toml, line 3",
+        "scheduler.scan_period": "seamark.toml, line 4",
+        "scheduler.runners_table": "environment variable SEAMARK_SCHEDULER_RUNNERS_TABLE",
+    }
+    assert not {"scheduler.handlers_table", "scheduler.scan_period"} & {line.key for line in config.listing()}
+
+
+def test_every_key_is_read_somewhere():
+    assert [key.name for key in KEYS if key.name not in _keys_read()] == []
+    assert not set(UNREAD) & {key.name for key in KEYS}
+
+
+def _keys_read() -> set[str]:
+    """The keys that the sources read: `config.warehouse`, `config.rows.keep_bases`, `settings.jars`."""
+    sections = {"Config": "", "SparkSettings": "spark", "RowSettings": "rows"}
+    own = {SOURCES / "config" / name for name in ("keys.py", "settings.py", "load.py", "file.py", "values.py")}
+    read = set()
+    for file in SOURCES.rglob("*.py"):
+        tree = ast.parse(file.read_text())
+        typed = {
+            arg.arg: section
+            for arg in ast.walk(tree)
+            if isinstance(arg, ast.arg) and arg.annotation
+            for kind, section in sections.items()
+            if kind in ast.unparse(arg.annotation)
+        }
+        for node in ast.walk(tree) if file not in own else ():
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                read.add(_key_of(node, typed))
+    return read
+
+
+def _key_of(node: ast.Attribute, typed: dict[str, str]) -> str:
+    """The key that an attribute would be; a parameter is of the section that its type says."""
+    base = ast.unparse(node.value)
+    owner = typed.get(base, "" if base.endswith("config") else base.rpartition(".")[2])
+    return f"{owner}.{node.attr}" if owner else node.attr
+
+
 # --- passwords --------------------------------------------------------------------------------------------------------
 
 
@@ -354,4 +406,4 @@ def test_every_field_of_the_dataclasses_has_a_key(tmp_path):
     names = []
     for name, value in vars(Config(folder=tmp_path)).items():
         names += [f"{name}.{inner}" for inner in vars(value)] if is_dataclass(value) else [name]
-    assert [name for name in names if name not in ("folder", "file", "origins")] == [key.name for key in KEYS]
+    assert [name for name in names if name not in ("folder", "file", "origins", "unread")] == [key.name for key in KEYS]

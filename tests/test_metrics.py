@@ -14,6 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from seamark import ClickHouseSink, DataStore
+from seamark.config import Config
 from seamark.control import CommitRequest, Control, FailedKey, Position, RunRecord, RunTotals
 from seamark.errors import MetricsUnavailable, SeamarkError
 from seamark.metrics import BATCH_SECONDS, metrics_text, serve_metrics
@@ -35,6 +36,10 @@ class Blog:
     def __post_init__(self) -> None:
         self.offset_table = OffsetTable(self.store.control, self.clock, lambda _step, _tables: {})
         self.posts = self.store.table("posts", "number long")
+
+    @property
+    def config(self) -> Config:
+        return self.store.config
 
     @property
     def control(self) -> Control:
@@ -244,6 +249,15 @@ def test_metrics_are_served_as_they_are_at_each_request(blog):
         server.close()
     with pytest.raises(urllib.error.URLError):
         fetch(server.port)
+
+
+def test_metrics_are_served_where_the_settings_say(tmp_path, monkeypatch):
+    (tmp_path / "seamark.toml").write_text('[metrics]\nport = 70\nhost = "no.such.host.invalid"\n')
+    monkeypatch.chdir(tmp_path)
+    with DataStore() as store:
+        with pytest.raises(MetricsUnavailable, match=r"cannot be served on no\.such\.host\.invalid:70: "):
+            serve_metrics(store)
+        serve_metrics(store, 0, "127.0.0.1").close()  # arguments win
 
 
 @pytest.mark.scenario("C32")

@@ -12,6 +12,7 @@ from typing import Protocol
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from seamark.config import Config
 from seamark.control import RunTotals
 from seamark.errors import MetricsUnavailable, SeamarkError
 from seamark.sinks.report import SinkState
@@ -48,12 +49,17 @@ class MeasuredSink(Protocol):
         ...
 
     def state(self) -> SinkState:
-        """How it stands."""
+        """How far it is, and whether anything is wrong."""
         ...
 
 
 class Measured(Protocol):
     """What is asked of a store to measure it."""
+
+    @property
+    def config(self) -> Config:
+        """The settings, of which `[metrics]` says where to serve."""
+        ...
 
     @property
     def offset_table(self) -> OffsetTable:
@@ -221,8 +227,13 @@ class MetricsServer:
         self._thread.join()
 
 
-def serve_metrics(store: Measured, port: int, host: str = "127.0.0.1") -> MetricsServer:
-    """Answer `/metrics` with a store's metrics as they are at each request; port 0 takes a free one."""
+def serve_metrics(store: Measured, port: int | None = None, host: str | None = None) -> MetricsServer:
+    """Answer `/metrics` with a store's metrics as they are at each request; port 0 takes a free one.
+
+    Without `port` or `host`, those of `[metrics]` are used.
+    """
+    port = (store.config.metrics.port or 0) if port is None else port
+    host = store.config.metrics.host if host is None else host
 
     class Handler(_MetricsHandler):
         measured = store
@@ -238,8 +249,8 @@ def serve_metrics(store: Measured, port: int, host: str = "127.0.0.1") -> Metric
 
 
 def _reason(error: OSError | OverflowError) -> str:
-    told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return told.rstrip(".").lower()
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return text.rstrip(".").lower()
 
 
 class _Server(ThreadingHTTPServer):
@@ -257,7 +268,7 @@ class _MetricsHandler(BaseHTTPRequestHandler):
         try:
             answer = metrics_text(self.measured)
         except SeamarkError as error:  # the database may come back: Prometheus notes the gap and asks again
-            log.warning("metrics cannot be told: %s", error)
+            log.warning("metrics are not available: %s", error)
             self._answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{error}\n")
         else:
             self._answer(HTTPStatus.OK, answer)

@@ -148,6 +148,23 @@ def test_every_setting_tells_where_it_came_from(call, project, monkeypatch):
     assert "environment variable SEAMARK_BLOCK_ROWS" in call("doctor").out
 
 
+@pytest.mark.scenario("C5")
+def test_a_setting_that_nothing_reads_is_named_and_does_no_harm(call, project):
+    with (project / "seamark.toml").open("a") as file:
+        file.write('[scheduler]\nrunners_table = "runners"\n')
+
+    told = call("doctor", "--json", folder=project)
+
+    assert told.code == 0
+    found = checks_of(told)["settings"]
+    lines = (project / "seamark.toml").read_text().splitlines()
+    assert (found["state"], found["found"]) == (
+        "warn",
+        f"nothing reads scheduler.runners_table (seamark.toml, line {len(lines)}) in this version",
+    )
+    assert "scheduler.runners_table" not in {setting["key"] for setting in told.document["settings"]}
+
+
 # --- building again ---------------------------------------------------------------------------------------------------
 
 

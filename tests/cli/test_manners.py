@@ -401,7 +401,7 @@ def test_a_misspelt_variable_is_told_and_those_of_others_are_not(command, empty_
     told = command("ls", folder=empty_project, SEAMARK_WAREHOSE="elsewhere", SEAMARK_SERVICE_HOST="10.0.0.1")
     assert told.code == 0
     assert told.err == (
-        "Warning: the environment variable SEAMARK_WAREHOSE is no setting and was not used: "
+        "Warning: the environment variable SEAMARK_WAREHOSE is not a setting and was not used: "
         "did you mean SEAMARK_WAREHOUSE?\n"
     )
 

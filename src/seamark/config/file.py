@@ -1,4 +1,4 @@
-"""`seamark.toml`: its values, and the line on which each stands."""
+"""`seamark.toml`: its values, and the line of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from seamark.config.keys import BY_NAME, KEYS, SECTIONS
+from seamark.config.keys import BY_NAME, KEYS, SECTIONS, UNREAD
 from seamark.config.values import parsed, placed, wrong
 from seamark.errors import ConfigError, did_you_mean
 
@@ -19,25 +19,29 @@ _HEADER = re.compile(r"\s*\[\[?\s*([^\]]+?)\s*\]")
 _ASSIGNMENT = re.compile(r"\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*=")
 
 
-def from_file(file: Path) -> Found:
-    """What the file sets; `ConfigError` names the line that cannot be used."""
+def from_file(file: Path) -> tuple[Found, dict[str, str]]:
+    """What the file sets, and the lines of keys that nothing reads; `ConfigError` names a line that cannot be used."""
     text = _text_of(file)
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         line = _line_of_mistake(error, text)
         raise ConfigError(
-            f"{file}, line {line}: this is not TOML: {error}.", hint="correct the line; texts stand in double quotes."
+            f"{file}, line {line}: this is not TOML: {error}.", hint="correct the line; strings are in double quotes."
         ) from None
     found: Found = {}
+    unread: dict[str, str] = {}
     for name, value in _flat(document, file, text).items():
         line = _line_of(name, text)
+        if name in UNREAD:
+            unread[name] = f"{FILE_NAME}, line {line}"
+            continue
         where = f"{file}, line {line}"
         found[name] = (
             placed(BY_NAME[name], parsed(BY_NAME[name], value, where), file.parent),
             f"{FILE_NAME}, line {line}",
         )
-    return found
+    return found, unread
 
 
 def _text_of(file: Path) -> str:
@@ -68,7 +72,7 @@ def _flat(document: Mapping[str, Any], file: Path, text: str) -> dict[str, Any]:
         else:
             flat[name] = value
     for name in flat:
-        if name not in BY_NAME:
+        if name not in BY_NAME and name not in UNREAD:
             section, _, _ = name.rpartition(".")
             near = [key.name for key in KEYS if key.section == section] + (
                 [] if section else [f"[{each}]" for each in SECTIONS]
@@ -81,7 +85,7 @@ def _flat(document: Mapping[str, Any], file: Path, text: str) -> dict[str, Any]:
 
 
 def _line_of(name: str, text: str) -> int:
-    """The line on which the key stands (tomllib does not tell), or that of its table."""
+    """The line of the key, which tomllib does not give, or that of its table."""
     section, best = "", 1
     for number, line in enumerate(text.splitlines(), start=1):
         if header := _HEADER.match(line):
@@ -103,5 +107,8 @@ def _plain(name: str) -> str:
 
 
 def _line_of_mistake(error: tomllib.TOMLDecodeError, text: str) -> int:
-    told = re.search(r"at line (\d+)", str(error))
-    return int(told[1]) if told else max(1, len(text.splitlines()))  # otherwise it says "at end of document"
+    # Python 3.14 gives the line as a number; before, it is only in the text, or the text says "at end of document"
+    if (number := getattr(error, "lineno", None)) is not None:
+        return int(number)
+    line = re.search(r"at line (\d+)", str(error))
+    return int(line[1]) if line else max(1, len(text.splitlines()))

@@ -1,7 +1,7 @@
-"""`KEYS`, the one list of what may be set.
+"""`KEYS`, the one list of settings.
 
-Reading the file, the environment variables, the listing of `seamark doctor` and the test of `docs/configuration.md` are all
-made from it. Defaults stand in the dataclasses of `settings.py`, which a program can also use by itself.
+Reading the file, the environment variables, the listing of `seamark doctor` and the test of `docs/configuration.md` all use
+it. Defaults are in the dataclasses of `settings.py`, which a program can also use directly.
 """
 
 from __future__ import annotations
@@ -27,6 +27,11 @@ class Kind(Enum):
 PREFIX = "SEAMARK_"  # of the environment variables that are settings
 
 
+def variable_of(name: str) -> str:
+    """The environment variable of the key with this name."""
+    return PREFIX + name.upper().replace(".", "_")
+
+
 @dataclass(frozen=True)
 class Key:
     """One setting: its name in the file, what it must be and what it is for."""
@@ -40,7 +45,7 @@ class Key:
 
     @property
     def section(self) -> str:
-        """The table of the file that it stands in, or nothing for the top."""
+        """The table of the file that it is in, or nothing for the top."""
         return self.name.rpartition(".")[0]
 
     @property
@@ -51,7 +56,7 @@ class Key:
     @property
     def variable(self) -> str:
         """The environment variable that overrides the file."""
-        return PREFIX + self.name.upper().replace(".", "_")
+        return variable_of(self.name)
 
 
 _SPARK_LEVELS = ("OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE")
@@ -60,10 +65,10 @@ _LOG_LEVELS = ("CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG")
 KEYS: tuple[Key, ...] = (
     Key("pipeline", Kind.TEXT, "File and variable of the `DataStore` that the command line works on."),
     Key("control", Kind.URL, "Control database: `sqlite:///file` or `postgresql+psycopg://user:password@host/database`."),
-    Key("control_schema", Kind.TEXT, "Schema of a PostgreSQL database that the control tables lie in, made if it is not there: each project in a schema of its own. Without it, the one that the connection finds first."),
+    Key("control_schema", Kind.TEXT, "Schema of a PostgreSQL database for the control tables, created if it does not exist: one schema per project. Without it, the first schema that the connection finds."),
     Key("warehouse", Kind.PATH, "Folder of the tables' blocks, slices and rows."),
     Key("block_rows", Kind.COUNT, "Most records in one slice; a larger change is written as several blocks in one commit. A correction takes two.", least=2),
-    Key("block_bytes", Kind.COUNT, "Most bytes of values in one slice, as they are before compression; the records of one key are never parted.", least=1),
+    Key("block_bytes", Kind.COUNT, "Most bytes of values in one slice, before compression; the records of one key stay together.", least=1),
     Key("spark.master", Kind.TEXT, "Where Spark runs: `local[*]`, `spark://host:port`, another master URL, or a Spark Connect server `sc://host:port` (needs the extra `connect`)."),
     Key("spark.driver_memory", Kind.TEXT, "Most memory for Spark's JVM in this process. Counts when the session starts."),
     Key("spark.shuffle_partitions", Kind.COUNT, "Tasks after a shuffle. Without it: as many as cores and at least 2 in local mode, Spark's own default elsewhere.", least=1),
@@ -75,21 +80,26 @@ KEYS: tuple[Key, ...] = (
     Key("rows.fold_slices", Kind.COUNT, "Fold when the tail has more slices than this.", least=1),
     Key("rows.keep_bases", Kind.COUNT, "Versions of the base that `gc` keeps for reading older states.", least=1),
     Key("rows.cache_rows", Kind.COUNT, "Rows of bases that a long-lived process may keep in Spark's cache; 0 keeps none.", least=0),
-    Key("scheduler.handlers_table", Kind.TEXT, "Table of handlers in the control database."),
-    Key("scheduler.runners_table", Kind.TEXT, "Table of runners."),
-    Key("scheduler.runner_jobs_table", Kind.TEXT, "Table of the jobs given to runners."),
-    Key("scheduler.commands_table", Kind.TEXT, "Table of commands."),
-    Key("scheduler.scans_table", Kind.TEXT, "Table of scans and how far they are."),
-    Key("scheduler.scan_period", Kind.DURATION, "How often runners look for work.", least=0.001),
-    Key("scheduler.report_period", Kind.DURATION, "How often a runner reports that it lives.", least=0.001),
-    Key("scheduler.runner_timeout", Kind.DURATION, "After this long without a report a runner counts as gone.", least=0.001),
     Key("scheduler.lease", Kind.DURATION, "How long a step's run holds its lease without renewing it.", least=0.001),
     Key("scheduler.wait", Kind.DURATION, "How long a second run of a step waits before it ends with \"already running\".", least=0),
-    Key("metrics.port", Kind.COUNT, "Port of `/metrics` for programs that serve it, see [monitoring.md](monitoring.md); `seamark run` serves none. 0 takes a free one.", least=0, most=65535),
+    Key("metrics.port", Kind.COUNT, "Port of `/metrics` for programs that serve it, see [monitoring.md](monitoring.md); `seamark run` serves none. 0, or none, takes a free one.", least=0, most=65535),
     Key("metrics.host", Kind.TEXT, "Address that `/metrics` answers on."),
     Key("log.level", Kind.TEXT, "What Seamark logs.", choices=_LOG_LEVELS),
-    Key("log.json", Kind.FLAG, "Log one JSON document a line."),
+    Key("log.json", Kind.FLAG, "Log one JSON document per line."),
 )  # fmt: skip
+
+# Names that are kept for the scheduler. Nothing reads them in this version; a file that sets one still loads, and
+# `seamark doctor` says so.
+UNREAD: tuple[str, ...] = (
+    "scheduler.handlers_table",
+    "scheduler.runners_table",
+    "scheduler.runner_jobs_table",
+    "scheduler.commands_table",
+    "scheduler.scans_table",
+    "scheduler.scan_period",
+    "scheduler.report_period",
+    "scheduler.runner_timeout",
+)
 
 BY_NAME = {key.name: key for key in KEYS}
 SECTIONS = tuple(dict.fromkeys(key.section for key in KEYS if key.section))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from seamark.config.file import FILE_NAME, Found, from_file
-from seamark.config.keys import BY_NAME, KEYS, PREFIX, SECTIONS
+from seamark.config.keys import BY_NAME, KEYS, PREFIX, SECTIONS, UNREAD, variable_of
 from seamark.config.settings import (
     Config,
     LogSettings,
@@ -24,7 +24,7 @@ from seamark.errors import ConfigError, ConfigWarning, did_you_mean, warn
 
 log = logging.getLogger("seamark.config")
 
-_told: set[str] = set()  # variables that were warned of: settings are loaded more than once
+_warned: set[str] = set()  # variables that were warned of: settings are loaded more than once
 
 _BY_ARGUMENT = {key.name.replace(".", "_"): key for key in KEYS}
 
@@ -53,8 +53,10 @@ def load_config(
     """
     file = _project_file(folder, required)
     home = file.parent if file else (folder or Path.cwd()).absolute()
-    found = from_file(file) if file else {}
-    found |= _from_environment(os.environ if env is None else env)
+    found, unread = from_file(file) if file else ({}, {})
+    env = os.environ if env is None else env
+    found |= _from_environment(env)
+    unread |= {name: f"environment variable {variable_of(name)}" for name in UNREAD if env.get(variable_of(name))}
     found |= _from_arguments(arguments)
     found = _defaults(home) | found
 
@@ -71,6 +73,7 @@ def load_config(
         metrics=MetricsSettings(**sections["metrics"]),
         log=LogSettings(**sections["log"]),
         origins={name: origin for name, (_, origin) in found.items() if origin != "default"},
+        unread=unread,
         **sections[""],
     )
 
@@ -102,14 +105,15 @@ def _from_environment(env: Mapping[str, str]) -> Found:
 
 
 def _warn_of_misspelt(env: Mapping[str, str]) -> None:
-    """Say which variables are nearly ours. Others may begin like ours too: Kubernetes makes such for a service."""
-    ours = {key.variable.removeprefix(PREFIX) for key in KEYS}
+    """Warn of variables with nearly our names. Others may begin with the prefix: Kubernetes sets such for a service."""
+    ours = {variable_of(name).removeprefix(PREFIX) for name in (*BY_NAME, *UNREAD)}
     for name in sorted(name for name in env if name.startswith(PREFIX)):
         given = name.removeprefix(PREFIX)
-        close = None if given in ours or name in _told else difflib.get_close_matches(given, ours, n=1, cutoff=0.8)
+        close = None if given in ours or name in _warned else difflib.get_close_matches(given, ours, n=1, cutoff=0.8)
         if close:
-            _told.add(name)
-            text = f"the environment variable {name} is no setting and was not used: did you mean {PREFIX}{close[0]}?"
+            _warned.add(name)
+            meant = PREFIX + close[0]
+            text = f"the environment variable {name} is not a setting and was not used: did you mean {meant}?"
             warn(log, text, ConfigWarning, stacklevel=5)
 
 

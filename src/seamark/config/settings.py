@@ -47,16 +47,8 @@ class RowSettings:
 
 @dataclass(frozen=True)
 class SchedulerSettings:
-    """Names of the scheduler's tables, and its periods in seconds."""
+    """How long a run holds its lease without renewing it, and how long a second run waits for it, in seconds."""
 
-    handlers_table: str = "mv_handlers"
-    runners_table: str = "mv_runners"
-    runner_jobs_table: str = "mv_runner_jobs"
-    commands_table: str = "mv_commands"
-    scans_table: str = "mv_scans"
-    scan_period: float = 5.0
-    report_period: float = 10.0
-    runner_timeout: float = 30.0
     lease: float = 30.0
     wait: float = 60.0
 
@@ -104,6 +96,7 @@ class Config:
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
     log: LogSettings = field(default_factory=LogSettings)
     origins: Mapping[str, str] = field(default_factory=dict)
+    unread: Mapping[str, str] = field(default_factory=dict)  # set, but nothing reads them
 
     def origin(self, key: str) -> str:
         """Where the value came from: an argument, an environment variable, a line of the file, or the default."""

@@ -1,4 +1,4 @@
-"""From what a person wrote to the value that its dataclass wants, or an error that names the key."""
+"""From what a person wrote to the value for its dataclass, or an error that names the key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SQLITE_FILE = re.compile(r"(sqlite(?:\+pysqlite)?:///)(?!/|:memory:|file:)([^?]
 
 
 def duration(text: str) -> float | None:
-    """The seconds of a duration such as "30s", "5m" or "2h", or None if it is none."""
+    """The seconds of a duration such as "30s", "5m" or "2h", or None if the text is not one."""
     parts = _DURATION.fullmatch(text)
     return float(parts[1]) * _UNITS[parts[2]] if parts else None
 
@@ -98,7 +98,7 @@ def wrong(name: str, wanted: str, value: object, where: str, hint: str | None = 
     """The error for a value that the key cannot take."""
     shown = masked(value) if isinstance(value, str) else f"{value}".lower() if isinstance(value, bool) else f"{value!r}"
     if name in ("spark.conf", "control"):
-        shown = "a " + type(value).__name__  # what stands there may be secret
+        shown = "a " + type(value).__name__  # the value may be secret
     return ConfigError(
         f"{where}: '{name}' must be {wanted}; found {shown}. Nothing was run.",
         hint=hint or "docs/configuration.md lists every key with its default.",

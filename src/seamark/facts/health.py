@@ -1,4 +1,4 @@
-"""What `doctor` tells: whether everything that Seamark needs is there, and what to do about what is not.
+"""What `doctor` shows: whether everything that Seamark needs is there, and what to do about what is not.
 
 The pipeline is not run for it: that may be what is broken. The settings alone say where to look.
 """
@@ -53,7 +53,7 @@ class Health:
 
 def examine(config: Config, *, with_spark: bool) -> Health:
     """Look at everything; with Spark only if it is wanted."""
-    checks = [*_programs(config), _pipeline(config), _warehouse(config), *_database(config)]
+    checks = [*_programs(config), *_unread(config), _pipeline(config), _warehouse(config), *_database(config)]
     if with_spark:
         checks.append(_spark(config))
     return Health(all(check.state != BAD for check in checks), tuple(checks), tuple(config.listing()))
@@ -134,6 +134,14 @@ def _spark(config: Config) -> Check:
 
 
 # --- the project ------------------------------------------------------------------------------------------------------
+
+
+def _unread(config: Config) -> Iterator[Check]:
+    """Settings that nothing reads in this version, if there are any."""
+    if config.unread:
+        named = ", ".join(f"{name} ({origin})" for name, origin in config.unread.items())
+        found = f"nothing reads {named} in this version"
+        yield Check("settings", WARN, found, "nothing, or leave them out: they are kept for the scheduler")
 
 
 def _pipeline(config: Config) -> Check:
