@@ -52,7 +52,7 @@ def commit(database: Database, request: CommitRequest) -> None:
 
     Raises `CommitConflict` if a head moved, `PositionConflict` if a position was reset, `LeaseLost` if one of its
     leases is no longer held, `LeaseHeld` if another writer has reserved a table, `StagedFilesGone` if files were
-    collected. If the database's answer is lost on the way, finds out whether the commit was made before it says anything.
+    collected. If the database's answer is lost on the way, finds out whether the commit was made before it answers.
     """
     token = str(uuid.uuid4())
     lost: Exception | None = None
