@@ -14,7 +14,7 @@ import pytest
 
 import seamark as sm
 from seamark.errors import InvalidSink, LeaseHeld, SinkUnavailable, TargetMismatch, UnknownStep, UnknownTable
-from seamark.sinks.clickhouse.ddl import Standing, create_table, memory_to_set
+from seamark.sinks.clickhouse.ddl import ExistingTable, create_table, memory_to_set
 from seamark.sinks.clickhouse.url import Folder, Server, parse_url
 from seamark.sinks.layout import Layout
 from seamark.sinks.target import Carried
@@ -197,7 +197,7 @@ def test_the_table_that_a_sink_makes(dry, declared, options, layout, sql):
 def test_the_window_of_a_table_is_made_large_enough(dry, engine, engine_full, to_set):
     defaults = {"replicated_deduplication_window": 10_000, "replicated_deduplication_window_seconds": 3600}
     defaults["remove_empty_parts"] = 1
-    assert memory_to_set(carried(dry, "a long"), Standing(engine, engine_full, "a", {}), defaults) == to_set
+    assert memory_to_set(carried(dry, "a long"), ExistingTable(engine, engine_full, "a", {}), defaults) == to_set
 
 
 @pytest.mark.scenario("D40")
@@ -216,7 +216,7 @@ def test_the_window_of_a_table_is_made_large_enough(dry, engine, engine_full, to
 def test_a_table_whose_rows_cancel_each_other_must_keep_its_empty_parts(dry, settings, default, to_set):
     log = carried(dry, "VisitID long, Sign tinyint, Version long", Layout.diff(("VisitID",)))
     full = f"VersionedCollapsingMergeTree(Sign, Version) SETTINGS non_replicated_deduplication_window = 10000{settings}"
-    standing = Standing("VersionedCollapsingMergeTree", full, "VisitID, Version", {})
+    standing = ExistingTable("VersionedCollapsingMergeTree", full, "VisitID, Version", {})
     assert memory_to_set(log, standing, {} if default is None else {"remove_empty_parts": default}) == to_set
 
 
