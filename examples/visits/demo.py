@@ -42,7 +42,7 @@ def main() -> None:
     run(ds, visits)
     show_history(42)
 
-    chapter("A conversion, while the fast supplier goes on", "Visit 42 is at version 3 by now, visit 41 at version 2.")
+    chapter("A conversion, as the fast supplier continues", "Visit 42 is at version 3 by now, visit 41 at version 2.")
     publish((42, 3, 9), (41, 2, 5))
     joined_conversions.append(news((42, 3), (41, 2), goals=[1, 2], revenue=[Decimal("19.90"), Decimal("5.00")]))
     run(ds, visits)

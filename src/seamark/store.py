@@ -127,7 +127,7 @@ class DataStore:
         self.close()
 
     def close(self) -> None:
-        """Give back the database's connections. A Spark session goes on: others may use it."""
+        """Give back the database's connections. A Spark session stays: others may use it."""
         self.control.close()
 
     @property
@@ -255,7 +255,7 @@ class DataStore:
                 self.table(written.name, written.schema.arrow, list(written.schema.key) or None)
             if sink is not None:
                 self.sink(spec.visit_log_slow.name, sink)
-        except Exception:  # a sink that is none at all is refused by whatever Python makes of it
+        except Exception:  # something that is not a sink is refused by whatever Python makes of it
             self._catalog.declared = before
             self._pipeline.exclude(diff)
             raise
@@ -379,9 +379,9 @@ class DataStore:
     # --- sinks --------------------------------------------------------------------------------------------------------
 
     def sink(self, table: str | Table, sink: Outlet, name: str | None = None, *, adopt: str | None = None) -> Sink:
-        """Carry a table's changes to a target, at every `run`; under its name it goes on after a restart.
+        """Carry a table's changes to a target, at every `run`; under its name it continues after a restart.
 
-        `adopt` names the sink that has done so until now: this one goes on from its position, and that one no more.
+        `adopt` names the sink that has done so until now: this one continues from its position, instead of that one.
         """
         known = self._catalog.known(table.name if isinstance(table, Table) else table)
         maker = self._pipeline.maker_of(known.name)

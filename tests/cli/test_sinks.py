@@ -46,7 +46,9 @@ def test_a_sink_that_cannot_send_is_told_without_its_secret(call, project):
     add_sink(project, url="clickhouse://me:s3cret@no-such-host.invalid/db")
     told = call("run", folder=project)
     assert told.code == 1
-    assert "✗ out could not go on: sink 'out': clickhouse://no-such-host.invalid:8123/db cannot be reached" in told.out
+    assert (
+        "✗ out could not continue: sink 'out': clickhouse://no-such-host.invalid:8123/db cannot be reached" in told.out
+    )
     document = call("run", "--json").document
     assert_same_shape("run", document)
     (sink,) = document["sinks"]
@@ -63,7 +65,7 @@ def test_status_tells_what_stopped_a_sink_until_it_has_sent(call, project, monke
     for _ in range(2):
         assert call("run", folder=project).code == 1
     told = call("status")
-    about = "✗ out could not go on: sink 'out': table 'copy' of "
+    about = "✗ out could not continue: sink 'out': table 'copy' of "
     assert about in told.out
     assert max(map(len, told.out.splitlines())) <= 100
     words = told.out[told.out.index("✗ out could") : told.out.index("Last runs")].split()
@@ -77,7 +79,7 @@ def test_status_tells_what_stopped_a_sink_until_it_has_sent(call, project, monke
 
     target.query("DROP TABLE copy")
     assert call("run").code == 0
-    assert "could not go on" not in call("status").out
+    assert "could not continue" not in call("status").out
     assert call("status", "--json").document["sinks"][0]["error"] is None
 
 

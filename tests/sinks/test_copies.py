@@ -69,7 +69,7 @@ def test_a_copy_of_a_target_is_not_sent_what_it_has(program, how, options, rebui
     error = log.run().error
     assert log.copy() == [1, 2, 3]
     assert isinstance(error, TargetConflict)
-    assert f"ds.sinks()[{log.sink.name!r}].go_on_after(4) goes on from there" in str(error)
+    assert f"ds.sinks()[{log.sink.name!r}].go_on_after(4) continues from there" in str(error)
 
     log.sink.go_on_after(4)
     assert log.run().blocks == 1

@@ -111,7 +111,7 @@ def test_a_table_that_was_made_to_forget_meanwhile_is_asked_about_by_hand(local_
         with pytest.raises(TargetConflict) as caught:
             visits.send()
         assert f"stopped while it sent block {doubt}" in str(caught.value)
-        assert f"ds.sinks()['out'].go_on_after({doubt}) goes on after it" in str(caught.value)
+        assert f"ds.sinks()['out'].go_on_after({doubt}) continues after it" in str(caught.value)
         assert f"ds.sinks()['out'].go_on_after({before}) sends it" in str(caught.value)
         assert visits.standing() == standing
 
@@ -230,7 +230,7 @@ def test_a_table_that_was_made_anew_from_a_copy_is_asked_about_a_block_in_doubt(
     stop_at("sink-block-sent", visits, monkeypatch)
     visits.is_remade_from_a_copy()
     doubt = visits.log.head.sequence
-    with pytest.raises(TargetConflict, match=rf"go_on_after\({doubt}\) goes on after it"):
+    with pytest.raises(TargetConflict, match=rf"go_on_after\({doubt}\) continues after it"):
         visits.send()
     assert visits.standing() == {(1, 1): 1, (2, 1): 1}
     visits.sink.go_on_after(doubt)
@@ -273,7 +273,7 @@ def test_a_target_that_lost_its_positions_is_told_what_it_has(local_visits):
     visits.target.query("DROP TABLE seamark_sink_positions")
     visits.forgets_its_tokens()
     visits.write((1, -1, 1, 0.5), (1, 1, 2, 0.7))
-    with pytest.raises(TargetConflict, match=r"go_on_after\(2\) goes on from there; if it has none .*\(None\)"):
+    with pytest.raises(TargetConflict, match=r"go_on_after\(2\) continues from there; if it has none .*\(None\)"):
         visits.send()
     visits.sink.go_on_after(2)
     assert visits.send().blocks == 1

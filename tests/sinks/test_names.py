@@ -65,7 +65,7 @@ def test_a_sink_that_was_adopted_goes_on_no_more_unless_it_adopts_back(sent, reo
     adopting.write((2, 1, 1, 0.5))
     error = sent.store.run().sinks["out"].error
     assert isinstance(error, TargetConflict)
-    assert "sink 'renamed' goes on in its place. Nothing was sent" in str(error)
+    assert "sink 'renamed' continues in its place. Nothing was sent" in str(error)
     assert adopting.send().blocks == 1
 
     adopting.write((3, 1, 1, 0.5))

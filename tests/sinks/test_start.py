@@ -139,7 +139,7 @@ def test_adopting_goes_on_from_the_other_ones_position_and_doubt():
 def test_a_sink_that_was_adopted_does_not_go_on_unless_it_adopts_back():
     markers = {"out": Marker(FOUR, adopted_by="new"), "new": Marker(Place(7, "seven"))}
     adopted = replace(IN_BETWEEN, markers=markers)
-    with pytest.raises(TargetConflict, match=r"sink 'new' goes on in its place.*adopt=\"new\""):
+    with pytest.raises(TargetConflict, match=r"sink 'new' continues in its place.*adopt=\"new\""):
         decide_start(adopted, HASHES.get)
     assert decide_start(replace(adopted, adopts="new"), HASHES.get) == Start(7, adopts="new")
 
@@ -179,11 +179,11 @@ def test_a_sink_that_was_adopted_twice_over_goes_on_with_the_last_one():
     }
     adopted = replace(IN_BETWEEN, markers=markers)
     for adopts in (None, "b"):
-        with pytest.raises(TargetConflict, match=r"sink 'c' goes on in its place.*adopt=\"c\""):
+        with pytest.raises(TargetConflict, match=r"sink 'c' continues in its place.*adopt=\"c\""):
             decide_start(replace(adopted, adopts=adopts), HASHES.get)
     assert decide_start(replace(adopted, adopts="c"), HASHES.get) == Start(7, adopts="c")
     circle = replace(adopted, markers=markers | {"b": Marker(FOUR, adopted_by="out")})
-    with pytest.raises(TargetConflict, match="goes on in its place"):  # which nobody writes; and it ends
+    with pytest.raises(TargetConflict, match="continues in its place"):  # which nobody writes; and it ends
         decide_start(circle, HASHES.get)
 
 
@@ -201,7 +201,7 @@ def test_rows_in_the_target_of_a_new_sink_may_be_a_copy_of_what_another_one_has_
         with pytest.raises(TargetConflict) as caught:
             decide_start(replace(copied, adopts=adopts), HASHES.get)
         assert "'old' has carried 'log' up to block 4 to another place, but there does not know" in str(caught.value)
-        assert "go_on_after(4) goes on from there" in str(caught.value)
+        assert "go_on_after(4) continues from there" in str(caught.value)
         assert "go_on_after(None) sends everything" in str(caught.value)
     assert decide_start(replace(copied, is_empty=True), HASHES.get) == Start(None, starts_over=True)
     assert decide_start(replace(copied, markers={"out": Marker(None)}), HASHES.get) == Start(None, starts_over=True)

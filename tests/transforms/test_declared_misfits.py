@@ -240,7 +240,11 @@ def test_a_value_that_the_other_side_cannot_hold_names_no_row_of_a_base(ds, rows
 @pytest.mark.parametrize(
     ("sql", "told", "hint"),
     [
-        ("SELECT id, name FROM {profile}", "names {profile}, which is none of its inputs", "did you mean 'profiles'?"),
+        (
+            "SELECT id, name FROM {profile}",
+            "names {profile}, which is not one of its inputs",
+            "did you mean 'profiles'?",
+        ),
         ("SELECT id, name FROM profiles", "names none of its inputs", "FROM {profiles}"),
         ("SELECT id, '}' AS name FROM {profiles}", "the braces in its SQL cannot be read", "is written twice"),
     ],

@@ -194,9 +194,9 @@ def test_transform_keys_are_by_default_the_key_columns_that_the_first_input_has(
 @pytest.mark.parametrize(
     ("option", "value", "text"),
     [
-        ("commit", "never", "commit='never' is none of 'batch', 'run'."),
-        ("algorithm", "v3", "algorithm='v3' is none of 'v1', 'v2'."),
-        ("on_change", "ignore", "on_change='ignore' is none of 'ask', 'keep', 'recompute'."),
+        ("commit", "never", "commit='never' is not one of 'batch', 'run'."),
+        ("algorithm", "v3", "algorithm='v3' is not one of 'v1', 'v2'."),
+        ("on_change", "ignore", "on_change='ignore' is not one of 'ask', 'keep', 'recompute'."),
         ("batch_rows", 0, "batch_rows=0 is not a positive number."),
         ("batch_keys", -1, "batch_keys=-1 is not a positive number."),
         ("batch_rows", "many", "batch_rows='many' is not a positive number."),

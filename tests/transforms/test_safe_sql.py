@@ -120,7 +120,7 @@ def test_what_is_no_query_or_reaches_further_is_refused_with_a_reason(text):
 
 
 def test_the_reason_names_what_is_in_the_way():
-    with pytest.raises(UnsafeSql, match="it reads 'parquet', which is none of the step's inputs"):
+    with pytest.raises(UnsafeSql, match="it reads 'parquet', which is not one of the step's inputs"):
         checked_query("SELECT * FROM parquet.`/etc/passwd`", ["posts"])
     with pytest.raises(UnsafeSql, match="it calls 'reflect'"):
         checked_query("SELECT reflect('java.lang.System', 'exit') FROM {posts}", ["posts"])

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class TextLines(logging.Formatter):
-    """One line a record, for people."""
+    """One line per record, for people."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Time, level, logger and message."""

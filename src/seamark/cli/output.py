@@ -95,7 +95,7 @@ class Output:
 
     @contextmanager
     def working(self, what: str) -> Iterator[None]:
-        """Show on a terminal that work of unknown length goes on."""
+        """Show on a terminal that work of unknown length is in progress."""
         if not self._shows_progress:
             yield
             return

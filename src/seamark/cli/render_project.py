@@ -91,7 +91,7 @@ def _sink_states(sinks: tuple[SinkStatus, ...]) -> Parts:
             Text(sink.name, "bold"), sink.table, sink.target, number(sink.position), *waiting, age(sink.lag_seconds)
         )
     stopped = [
-        Text("✗ ", "red").append(s.name, "bold default").append(f" could not go on: {s.error}", "default")
+        Text("✗ ", "red").append(s.name, "bold default").append(f" could not continue: {s.error}", "default")
         for s in sinks
         if s.error
     ]

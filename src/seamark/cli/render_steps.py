@@ -108,7 +108,7 @@ def run(facts: RunResult) -> Parts:
     for step in facts.steps:
         parts += _trouble(step)
     for sink in facts.sinks:
-        parts += _stopped(sink.sink, "could not go on", sink.error)
+        parts += _stopped(sink.sink, "could not continue", sink.error)
     return parts
 
 

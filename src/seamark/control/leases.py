@@ -72,7 +72,7 @@ class Leases:
             raise LeaseLost(text, hint="run again.", lease=held.name)
 
     def release(self, held: Lease) -> None:
-        """Give a lease back, if it is still ours. Its epoch stays, so that it goes on growing."""
+        """Give a lease back, if it is still ours. Its epoch stays, so that it keeps growing."""
 
         def free(connection: Connection) -> None:
             ours = (leases.c.name == held.name) & (leases.c.epoch == held.epoch)

@@ -1,4 +1,4 @@
-"""Runs of steps that are at work: for people who look on, and for whoever must not take away what they read."""
+"""Runs of steps that are at work: for people who watch, and for those that must not remove what the runs read."""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ def _move_or_copy(connection: Connection, table: Table, adoption: Adoption) -> N
     theirs = _rows_of(table, adoption.step, adoption.from_outputs)
     if adoption.from_outputs == UNKNOWN_OUTPUTS:
         connection.execute(update(table).where(theirs).values(outputs=adoption.to_outputs))
-    else:  # the chain of an output that the step no longer fills goes on speaking for those rows
+    else:  # the chain of an output that the step no longer fills still decides about those rows
         copied = [literal(adoption.to_outputs) if c is table.c.outputs else c for c in table.c]
         names = [column.name for column in table.c]
         connection.execute(insert(table).from_select(names, select(*copied).where(theirs)))

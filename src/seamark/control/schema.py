@@ -10,7 +10,7 @@ metadata = MetaData()
 
 seamark_schema = Table("seamark_schema", metadata, Column("version", Integer, nullable=False))
 
-# One row a table: where its chain ends, and the few blocks from which the next transaction is planned.
+# One row per table: where its chain ends, and the few blocks from which the next transaction is planned.
 table_head = Table(
     "table_head",
     metadata,

@@ -33,7 +33,7 @@ class Snapshot:
 
 
 class Snapshots:
-    """Reads the control database as it is, for whoever compares it."""
+    """Reads the control database as it is, so that it can be compared."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

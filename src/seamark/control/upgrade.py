@@ -24,7 +24,7 @@ def _to_2(connection: Connection) -> None:
     _shorten_long_keys(connection)
 
 
-# Written out instead of taken from the present schema: that goes on changing, and what version 2 was does not.
+# Written out instead of taken from the present schema: that keeps changing, and what version 2 was does not.
 _VERSION_2 = (
     """
     CREATE TABLE live_run (

@@ -159,7 +159,7 @@ class Diff:
         return self._run(config or RunConfig(), Mode.RETRY, work)
 
     def give_up(self, keys: Any = None) -> int:
-        """Leave out the records for which visits failed, all visits or those of a frame; what else waits goes on.
+        """Leave out the records for which visits failed, all visits or those of a frame; what else waits continues.
 
         Records with a version out of range are left out; where a visit failed for something else, such as a wide row
         that never came, all that waits of it is. Gives how many visits these are.

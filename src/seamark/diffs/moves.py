@@ -13,7 +13,7 @@ from seamark.tables.kinds import DIFF
 
 
 def next_move(backlog: DiffBacklog, policy: OnChange) -> Move:
-    """What a run does: all of it in one commit. Whoever plans and whoever runs asks here."""
+    """What a run does: all of it in one commit. Planning and running both ask here."""
     if (refusal := refusal_of(backlog, policy)) is not None:
         return Move.refused(refusal)
     if backlog.has_records:

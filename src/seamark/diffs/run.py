@@ -106,7 +106,7 @@ class DiffRun:
             key, text = failures[0]
             raise VisitFailed(
                 f"diff '{self._spec.name}': visit {key} cannot be taken: {text}. Nothing of this run was written.",
-                hint="fix the log, or run without fail_fast: the visit waits then, and the others go on.",
+                hint="fix the log, or run without fail_fast: the visit waits then, and the others continue.",
             )
         if len(failures) > self._spec.options.max_failed_keys:
             key, text = failures[0]

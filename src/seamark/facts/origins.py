@@ -37,7 +37,7 @@ class Origins:
 
 
 def find_origins(store: DataStore, table: str, pairs: Sequence[str], most: int) -> Origins:
-    """Where the row with a key came from. A column that is none, or a part of the key only, is refused."""
+    """Where the row with a key came from. A column that does not exist, or a part of the key only, is refused."""
     diff = diff_named(store, table)
     if diff is not None and table == diff.name:
         table = diff.state.name

@@ -40,7 +40,7 @@ def list_steps(store: DataStore) -> tuple[StepLine, ...]:
 
 
 def chosen_steps(store: DataStore, names: Sequence[str]) -> list[Step | Diff]:
-    """The named steps, or all, in order; a name that is none is refused."""
+    """The named steps, or all, in order; an unknown name is refused."""
     known, sinks = store.step_names(), list(store.sinks())
     for name in names:
         if name not in known:
@@ -49,7 +49,7 @@ def chosen_steps(store: DataStore, names: Sequence[str]) -> list[Step | Diff]:
 
 
 def chosen(store: DataStore, names: Sequence[str]) -> tuple[list[str], list[Step | Diff]]:
-    """The sinks and the steps that some names mean, all of both without any; a name that is none is refused."""
+    """The sinks and the steps that some names mean, all of both without any; an unknown name is refused."""
     sinks = [name for name in store.sinks() if not names or name in names]
     others = [name for name in names if name not in sinks]
     return sinks, chosen_steps(store, others) if others or not names else []

@@ -26,5 +26,5 @@ def trouble_of(error: BaseException) -> Trouble:
     if isinstance(error, SeamarkError):
         hint = storable(error.hint, MOST_SHOWN) if error.hint else None
         return Trouble(kind, storable(error.message, MOST_SHOWN).strip(), hint)
-    first = str(error).strip().partition("\n")[0]  # Spark's errors go on with a plan
+    first = str(error).strip().partition("\n")[0]  # Spark's errors continue with a plan
     return Trouble(kind, without_secrets(f"{kind}: {first}".rstrip(": ")), SHOW_WHERE)

@@ -27,7 +27,7 @@ def encode(block: Block) -> bytes:
 def decode(data: bytes | bytearray | memoryview) -> Block:
     """The block in these bytes, of manifest version 2 or 3.
 
-    Raises `UnsupportedBlockVersion` for another version, `InvalidIdentifier` for a hash or id that is none, and
+    Raises `UnsupportedBlockVersion` for another version, `InvalidIdentifier` for a text that is not a hash or id, and
     `MalformedBlock` for all else that is wrong with the bytes.
     """
     content = reader.manifest_content(bytes(data))

@@ -61,7 +61,7 @@ class DataSlice:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """One file that whoever writes the next block starts from."""
+    """One file that the writer of the next block starts from."""
 
     physical_hash: str
     size: int
@@ -69,7 +69,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """How far a source was read; `kind` says what `value` means (`odf/etag`, `odf/last-modified` or one's own)."""
+    """How far a source was read; `kind` says what `value` means (`odf/etag`, `odf/last-modified` or your own)."""
 
     source_name: str
     kind: str

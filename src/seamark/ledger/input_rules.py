@@ -1,4 +1,4 @@
-"""What an ExecuteTransform may say about its inputs: all of them, in order, each going on from where it was."""
+"""What an ExecuteTransform may say about its inputs: all of them, in order, each continuing from where it was."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seamark.ledger.transform import SetTransform
 
 
 def check_inputs(state: ChainState, event: ExecuteTransform) -> None:
-    """`ChainRuleBroken` if the event's inputs are not the declared ones, or one of them does not go on."""
+    """`ChainRuleBroken` if the event's inputs are not the declared ones, or one of them does not continue."""
     if state.transform is None:
         raise ChainRuleBroken("ExecuteTransform", expected="a SetTransform before it", found="none")
     _are_the_declared_ones(state, state.transform, event)

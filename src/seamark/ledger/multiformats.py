@@ -44,12 +44,12 @@ def logical_multihash(digest: bytes) -> str:
 
 
 def hash_to_bytes(text: str) -> bytes:
-    """The bytes of a hash, checked; `InvalidIdentifier` if it is none."""
+    """The bytes of a hash, checked; `InvalidIdentifier` if it is not one."""
     return _checked_multihash(multibase_decode(text), text)
 
 
 def hash_to_text(data: bytes) -> str:
-    """The text of a hash's bytes, checked; `InvalidIdentifier` if they are none."""
+    """The text of a hash's bytes, checked; `InvalidIdentifier` if they are not one."""
     return "f" + _checked_multihash(data, data.hex()).hex()
 
 
@@ -90,7 +90,7 @@ def new_dataset_id() -> str:
 
 
 def dataset_id_to_bytes(text: str) -> bytes:
-    """The bytes of a dataset id, given as `did:odf:…` or `did:key:…`; `InvalidIdentifier` if it is none."""
+    """The bytes of a dataset id, given as `did:odf:…` or `did:key:…`; `InvalidIdentifier` if it is not one."""
     for prefix in (_DID_ODF, _DID_KEY):
         if text.startswith(prefix):
             return _checked_key(multibase_decode(text[len(prefix) :]), text)
@@ -98,7 +98,7 @@ def dataset_id_to_bytes(text: str) -> bytes:
 
 
 def dataset_id_to_text(data: bytes) -> str:
-    """The `did:odf:…` text of a dataset id's bytes; `InvalidIdentifier` if they are none."""
+    """The `did:odf:…` text of a dataset id's bytes; `InvalidIdentifier` if they are not one."""
     return _DID_ODF + "f" + _checked_key(data, data.hex()).hex()
 
 
@@ -141,7 +141,7 @@ def multibase_encode(data: bytes, base: str = "f") -> str:
 
 
 def multibase_decode(text: str) -> bytes:
-    """The bytes of text in any of the bases that Open Data Fabric uses; `InvalidIdentifier` if it is none."""
+    """The bytes of text in any of the bases that Open Data Fabric uses; `InvalidIdentifier` if it is not one."""
     if len(text) > _LONGEST:
         raise InvalidIdentifier(f"'{text[:80]}…' is not an identifier: it has {len(text)} characters.")
     try:

@@ -53,8 +53,8 @@ class Objects:
     def intact(self, name: str) -> Path:
         """Where an object is whose bytes are those that its name stands for; `ObjectMissing` or `ObjectChanged`.
 
-        For whoever hands the file to a reader that trusts it: pyarrow ends the whole process, without an exception, at
-        some Parquet files with a damaged byte. A file is not looked at again until it is written to.
+        For a caller that hands the file to a reader that trusts it: pyarrow ends the whole process, without an
+        exception, at some Parquet files with a damaged byte. A file is not looked at again until it is written to.
         """
         path = self.path(name)
         try:
@@ -123,7 +123,7 @@ class PendingFile:
         self._file.flush()
 
     def close(self) -> None:
-        """Do nothing: `finish` or `discard` ends the file, not whoever writes into it."""
+        """Do nothing: `finish` or `discard` ends the file, not the code that writes into it."""
 
     def finish(self) -> str:
         """Put the file in its place, safe from a power cut, and give its name."""
@@ -168,14 +168,14 @@ class ChainFiles:
         return decode(self.blocks.read(name))
 
     def head(self) -> str | None:
-        """What `refs/head` says, or None if the folder is no table's."""
+        """What `refs/head` says, or None if the folder is not a table's."""
         try:
             return (self.folder / "refs" / "head").read_text(encoding="ascii", errors="replace") or None
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
 
     def set_head(self, block_hash: str) -> None:
-        """Mirror the head for whoever reads the folder without the database."""
+        """Mirror the head for readers of the folder without the database."""
         _replace_text(self.folder / "refs" / "head", block_hash)
 
     def alias(self) -> str | None:

@@ -1,4 +1,4 @@
-"""What a run of a sink would carry: a pure decision, asked by whoever plans and by whoever runs."""
+"""What a run of a sink would carry: a pure decision, asked by planning and by running."""
 
 from __future__ import annotations
 

@@ -107,5 +107,5 @@ def _reported(sink: Sink, on_block: OnSent, *, fail_fast: bool) -> SinkReport:
         told = {"sink": sink.name, "stopped_by": type(error).__name__}
         text = storable(record_of(error), MOST_LOGGED)
         report.position = report.position if sent else sink.position
-        log.log(level, "sink '%s' could not go on: %s", sink.name, text, extra={"seamark": told})
+        log.log(level, "sink '%s' could not continue: %s", sink.name, text, extra={"seamark": told})
         return report

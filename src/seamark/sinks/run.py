@@ -93,11 +93,12 @@ class Sink:
     def plan(self, maker: str | None = None) -> SinkPlan:
         """What a run would carry now, as far as the control database knows; the target is not asked.
 
-        `maker` is the step that writes the table, for whoever shows the plan.
+        `maker` is the step that writes the table, for those who show the plan.
         """
         head, waiting = self._waiting()
         if waiting.position is None and self.adopts is not None:
-            waiting = self._context.control.sinks.backlog(self.adopts, self.table, self.where)  # it goes on from there
+            # it continues from there
+            waiting = self._context.control.sinks.backlog(self.adopts, self.table, self.where)
         return plan_sending(self.name, self.table, self.where, head, waiting, maker)
 
     def prepare(self) -> None:
@@ -120,7 +121,7 @@ class Sink:
         if head is None or (sequence is not None and self._hash_at(sequence) is None):
             ends = "has no blocks yet" if head is None else f"ends at block {head.sequence}"
             raise InvalidSink(
-                f"sink '{self.name}' cannot go on after block {sequence} of '{self.table}', which {ends}. "
+                f"sink '{self.name}' cannot continue after block {sequence} of '{self.table}', which {ends}. "
                 "Nothing was changed.",
                 hint=f"`seamark log {self.table}` lists the blocks.",
             )
@@ -149,7 +150,7 @@ class Sink:
 
     @contextmanager
     def _on_record(self, report: SinkReport, begun: float) -> Iterator[None]:
-        """Write a run down that sent something or was stopped, for whoever looks at the project later."""
+        """Write a run down that sent something or was stopped, for people who look at the project later."""
         try:
             yield
         except Exception as error:
@@ -224,7 +225,7 @@ class Sink:
             target.adopt(other, afresh=afresh)
             faults.reached("sink-adopted")
             control.sinks.forget(theirs, other, self.table)
-        log.info("sink '%s' goes on in the place of '%s'", self.name, other)
+        log.info("sink '%s' continues in the place of '%s'", self.name, other)
 
     def _carried(self, head: TableHead | None) -> Carried:
         schema = self._schema if head is None else self._schema_at(head)

@@ -1,4 +1,4 @@
-"""Where a sink goes on: a pure decision from what the target and the control database remember."""
+"""Where a sink continues: a pure decision from what the target and the control database remember."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class StartFacts:
 
 
 def decide_start(facts: StartFacts, hash_at: HashAt) -> Start:
-    """Where to go on, or `TargetConflict` where sending on could count a record twice or leave one out.
+    """Where to continue, or `TargetConflict` where sending more could count a record twice or leave one out.
 
     The target's own marker decides: it was written beside the data, so it is right after a crash, after the control
     database was built again and after the target was restored from a copy. The control database's position only saves a
@@ -122,7 +122,7 @@ def writers(facts: StartFacts, hash_at: HashAt) -> dict[str, Marker]:
 
 
 def adopted(facts: StartFacts, hash_at: HashAt) -> str | None:
-    """The sink whose place is to be taken, or None where this one goes on as itself.
+    """The sink whose place is to be taken, or None where this one continues as itself.
 
     `TargetConflict` where another sink has sent the same records: sent again under another name they would count twice.
     """
@@ -134,9 +134,9 @@ def adopted(facts: StartFacts, hash_at: HashAt) -> str | None:
     if mine is not None and mine.adopted_by is not None:
         last = _last_adopter(facts, mine.adopted_by)
         raise TargetConflict(
-            f"sink '{facts.sink}' has carried '{facts.table}' to {facts.where}, and sink '{last}' goes on in its "
+            f"sink '{facts.sink}' has carried '{facts.table}' to {facts.where}, and sink '{last}' continues in its "
             "place. Nothing was sent.",
-            hint=f"take this one out of the program, or go on under this name with {_adopt(last)}.",
+            hint=f"take this one out of the program, or continue under this name with {_adopt(last)}.",
         )
     if not others or (facts.layout.is_idempotent and facts.adopts is None):
         return None  # nobody was here before; or everything may be sent again
@@ -151,7 +151,7 @@ def adopted(facts: StartFacts, hash_at: HashAt) -> str | None:
 
 
 def _last_adopter(facts: StartFacts, sink: str) -> str:
-    """The sink that goes on now, where one that has adopted another was adopted itself."""
+    """The sink that continues now, where one that has adopted another was adopted itself."""
     met = {facts.sink}
     while sink not in met:
         met.add(sink)
@@ -216,7 +216,7 @@ def _unknown_rows(facts: StartFacts, what: str, why: str) -> TargetConflict:
         here = _say(facts.sink, before.sequence)
     return TargetConflict(
         f"sink '{facts.sink}' {done}, but {facts.where} does not know of it, and {what}. Nothing was sent: {why}.",
-        hint=f"if this is the target that has them, or a copy of it, {here} goes on from there; "
+        hint=f"if this is the target that has them, or a copy of it, {here} continues from there; "
         f"if it has none of them, {_say(facts.sink, None)} sends everything.",
     )
 
@@ -257,7 +257,7 @@ def _doubt_too_old(facts: StartFacts, marker: Marker, why: str) -> TargetConflic
         f"sink '{facts.sink}' was stopped while it sent block {marker.doubt.sequence} of '{facts.table}' to "
         f"{facts.where}, {why}. Nothing was sent.",
         hint="look whether the block's records are there: if they are, "
-        f"{_say(facts.sink, marker.doubt.sequence)} goes on after it; if they are not, "
+        f"{_say(facts.sink, marker.doubt.sequence)} continues after it; if they are not, "
         f"{_say(facts.sink, marker.done.sequence if marker.done else None)} sends it.",
     )
 

@@ -31,7 +31,7 @@ class Marker:
     """What the target remembers: the last block that it surely has, and the one whose insert was begun after that.
 
     `doubt` is None when nothing was begun. `is_covered` says whether the target would still notice that the block in
-    doubt is sent again. `adopted_by` is the sink that goes on in this one's place.
+    doubt is sent again. `adopted_by` is the sink that continues in this one's place.
     """
 
     done: Place | None
@@ -109,7 +109,7 @@ class Target(Protocol):
         """Let the target, which holds no row, remember that it has nothing of any sink."""
 
     def adopt(self, sink: str, *, afresh: bool = False) -> None:
-        """Go on in another sink's place, from where it was, all or nothing: it must not go on then.
+        """Continue in another sink's place, from where it was, all or nothing: that one must not continue then.
 
         `afresh` as in `mark`, and in the same step: nobody else knows that it is needed once the place is taken.
         """

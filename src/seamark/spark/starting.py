@@ -22,7 +22,7 @@ def seconds_spent() -> float:
 
 @contextmanager
 def starting() -> Iterator[None]:
-    """Count what the block takes as the start of Spark, and say so to whoever looks on."""
+    """Count what the block takes as the start of Spark, and say so to those who watch."""
     global _seconds
     begun, observers = time.monotonic(), list(_observers)
     for tell in observers:

@@ -89,7 +89,7 @@ def _from_files(context: TableContext, files: Iterable[_File], schema: StructTyp
 
 def _write_in_tasks(rows: DataFrame, folder: str) -> list[_File]:
     """Let every task write what it computed."""
-    # Made here and not by the tasks: one that goes on after its job has failed must not bring the folder back.
+    # Made here and not by the tasks: one that continues after its job has failed must not bring the folder back.
     Path(folder).mkdir(parents=True, exist_ok=True)
 
     own_trouble = OWN_TROUBLE

@@ -1,6 +1,6 @@
 """Rows with known columns, in memory or yet to be computed by Spark, behind one interface.
 
-Whoever passes rows on, selects, joins or counts them need not know which they are. Where there is a quicker way for
+Code that passes rows on, selects, joins or counts them need not know which they are. Where there is a quicker way for
 rows in memory, `in_memory` gives them, or None.
 """
 

@@ -43,7 +43,7 @@ def check_frame(
     """The frame with the table's columns (or only those of its key), or an error that names all that is wrong.
 
     Where keys are given, an empty list is none of them; rows without columns are refused. `with_nulls` lets NULLs pass
-    where the table needs a value: for whoever looks at them later.
+    where the table needs a value: for code that looks at them later.
     """
     columns = [column for column in schema.columns if not only_key or column.name in schema.key]
     pointed = [c for c in columns if c.name in schema.key and pa.types.is_floating(c.type)]
@@ -70,7 +70,7 @@ def check_frame(
 def check_returned_frame(table: str, schema: TableSchema, frame: Frame, *, with_nulls: bool = False) -> CheckedFrame:
     """The same for a frame that a step's function returned, where nothing at all is no rows: neither column nor row.
 
-    `pd.DataFrame([…])` of no rows is such a frame, and so is an empty list. Whoever writes to a table must name its
+    `pd.DataFrame([…])` of no rows is such a frame, and so is an empty list. A write to a table must name its
     columns: a replace by an empty frame takes every row away.
     """
     if not is_spark(frame) and _is_nothing(frame):

@@ -1,4 +1,4 @@
-"""The kinds of steps that definitions in chains name, and what each means to whoever reads a chain."""
+"""The kinds of steps that definitions in chains name, and what each means to a reader of a chain."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from seamark.transforms.backlog import Backlog
 def next_move(backlog: Backlog, policy: OnChange, tried: Set[str] = frozenset()) -> Move:
     """What a run does next, where `tried` are the failed keys that it has taken already.
 
-    Whoever plans and whoever runs asks here, so that they cannot disagree. A run makes one move after another until it
+    Planning and running both ask here, so that they cannot disagree. A run makes one move after another until it
     is settled, each decided from the backlog that the move before has left.
     """
     if backlog.outgrown is not None and not backlog.is_settled:
@@ -50,7 +50,7 @@ def decided(backlog: Backlog, policy: OnChange) -> Backlog:
 
 
 def _unanswered_change(backlog: Backlog, policy: OnChange) -> DefinitionChanged | None:
-    """The refusal of a changed definition that nobody has decided about; None if a run may go on."""
+    """The refusal of a changed definition that nobody has decided about; None if a run may continue."""
     older = backlog.older
     if policy != "ask" or older is None or _leaves_no_choice(backlog):
         return None

@@ -267,7 +267,7 @@ class Step:
         return attempt(self._context, self.spec, StepReport(self.name, mode=mode), self._wait, once)
 
     def _remember(self, run: StepRun, report: StepReport) -> None:
-        """What the run changed, for whoever comes next: frames are made when somebody looks."""
+        """What the run changed, for the steps that follow: frames are made when somebody looks."""
         frames: dict[str, Recipe] = {}
         for output in self.spec.shape.outputs:
             if output.name in run.added and run.added[output.name][0] != run.added[output.name][1]:

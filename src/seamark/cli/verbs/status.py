@@ -48,7 +48,7 @@ def _check(call: Call, *, watch: bool, prometheus: bool) -> None:
         raise UsedWrongly(f"{' and '.join(given)} do not go together.", hint="leave one of them out.")
     if watch and not call.output.is_terminal:
         raise UsedWrongly(
-            "--watch needs a terminal to draw on, and stdout is none.",
+            "--watch needs a terminal to draw on, and stdout is not one.",
             hint="leave it out, or use --json in a loop of your own.",
         )
 

@@ -110,7 +110,7 @@ class Expiry:
         )
 
     def details(self, looked: Looked, forgotten: int | None) -> dict[str, Any]:
-        """What a checkpoint keeps: what it takes to look in the same way again, and where the next look goes on."""
+        """What a checkpoint keeps: what it takes to look in the same way again, and where the next look continues."""
         forgetting = self.forgetting
         return {
             "now": self.now.isoformat(),

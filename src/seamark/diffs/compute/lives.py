@@ -129,7 +129,7 @@ def applied(spec: DiffSpec, log: DiffLog, life: Life, record: Record) -> Life:
 class _Happening:
     """What a record does to a visit: at most one of these holds."""
 
-    counts: Column  # it brings news of the life that goes on, or begins one
+    counts: Column  # it brings news of the current life, or begins one
     undoes: Column  # it takes back what it brought before
     ends: Column  # it ends a life, be it one that nobody has seen
     is_late: Column  # it is about a life that is over
@@ -139,7 +139,7 @@ class _Happening:
     def of(log: DiffLog, life: Life, record: Record) -> _Happening:
         lives, marked = life.fast.isNotNull(), life.mark.isNotNull()
         is_newer = life.mark.isNull() | F.coalesce(record.fast > life.mark, F.lit(False))
-        # A delete may not know its version: then it ends the life that goes on.
+        # A delete may not know its version: then it ends the current life.
         of_this_life = lives & (is_newer | record.fast.isNull())
         begins = ~lives & is_newer if log.number == 1 else ~lives & ~marked
         brings = ~record.deletes & ~record.takes_back

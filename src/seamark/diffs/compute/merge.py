@@ -77,5 +77,5 @@ class MergeColumn:
         return F.when(value.isNull(), stands).otherwise(left)
 
     def _function(self) -> Callable[[Column, Column], Column]:
-        assert callable(self.rule), f"'{self.rule}' is none of the rules"
+        assert callable(self.rule), f"'{self.rule}' is not one of the rules"
         return self.rule

@@ -254,7 +254,7 @@ def _wide(
         raise refused(
             name,
             f"the wide table '{wide.name}' has the key ({', '.join(wide.schema.key) or 'none'}).",
-            f"its key must be ({', '.join([*keys, fast_version])}): a row a version of the fast supplier's.",
+            f"its key must be ({', '.join([*keys, fast_version])}): one row per version of the fast supplier's.",
         )
     for name_of_key in (*keys, fast_version):
         found, wanted = wide.schema.column(name_of_key).type, first.schema.column(name_of_key).type

@@ -155,7 +155,7 @@ class DiffSpec:
 
     @cached_property
     def state_schema(self) -> TableSchema:
-        """The state: a row a visit, with its versions, what is known of it, and the wide columns of its version."""
+        """The state: one row per visit, with its versions, what is known of it, and the wide columns of its version."""
         own = [Column(column.name, column.type, True) for column in self.columns]
         own += [Column(stored_wide(column.name), column.type, True) for column in self.wide_columns]
         versions = [Column(self.fast_version.name, self.fast_version.type, False), Column(SLOW, pa.int64(), False)]
@@ -163,7 +163,7 @@ class DiffSpec:
 
     @cached_property
     def log_schema(self) -> TableSchema:
-        """The diff: a record a line, with its sign and version, the state, and the wide columns."""
+        """The diff: one record per line, with its sign and version, the state, and the wide columns."""
         states = [Column(column.name, column.type, column.name not in self.constant) for column in self.columns]
         names = [column.name for column in self.columns]
         # Every record has the wide columns of its version: what is never NULL there is never NULL here.

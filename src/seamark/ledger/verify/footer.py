@@ -48,7 +48,7 @@ def footer_size(data: Bytes) -> int:
 
 
 def row_groups(data: Bytes) -> list[RowGroup]:
-    """The row groups of a file; `BrokenPages` if its footer is none."""
+    """The row groups of a file; `BrokenPages` if its footer is not one."""
     return [_row_group(group) for group in _groups(data, _FOOTER)]
 
 

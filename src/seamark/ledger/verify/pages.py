@@ -24,7 +24,7 @@ _RUNS = 3  # the only way in which levels are written since long
 
 
 class BrokenPages(ValueError):
-    """The bytes where a page header should be are none."""
+    """The bytes where a page header should be are something else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def pages_of(data: Bytes, start: int, size: int) -> Iterator[Page]:
         try:
             fields, start = read_struct(data, start, _HEADER)
         except IndexError:
-            raise BrokenPages("a page header goes on behind the end of the file") from None
+            raise BrokenPages("a page header continues past the end of the file") from None
         except BrokenThrift as error:
             raise BrokenPages(f"a page header cannot be read: {error}") from None
         page = _page(fields, start)

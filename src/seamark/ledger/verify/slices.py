@@ -23,7 +23,7 @@ _WORTH_THREADS = 50_000  # below so many records threads wait for one another lo
 
 @dataclass(slots=True)
 class SliceVerifier:
-    """Verifies the slices of one chain, oldest first: the keys of a commit go on from one of its slices to the next."""
+    """Verifies the slices of one chain, oldest first: the keys of a commit continue from one slice to the next."""
 
     columns: SliceColumns
     _block: Block | None = None

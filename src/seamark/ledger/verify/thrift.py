@@ -22,7 +22,7 @@ _SIZES = {1: 0, 2: 0, 3: 1, 7: 8}
 
 
 class BrokenThrift(ValueError):
-    """The bytes where a struct should be are none."""
+    """The bytes where a struct should be are something else."""
 
 
 def read_struct(data: Bytes, place: int, wanted: Wanted, depth: int = 0) -> tuple[dict[int, Any], int]:

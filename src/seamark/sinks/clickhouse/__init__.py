@@ -81,10 +81,10 @@ class ClickHouseSink:
             return connection.query(sql)
 
     def insert(self, rows: pa.Table) -> None:
-        """Insert rows of one's own beside the sink's, as one block.
+        """Insert your own rows beside the sink's, as one block.
 
-        It always counts: a table that notices a block that comes twice would else swallow an insert that is equal to an
-        earlier one.
+        It always counts: a table that notices a block that comes twice would otherwise swallow an insert that is equal
+        to an earlier one.
         """
         with self._connection(repr(self)) as connection:
             names = ", ".join(map(text, OPTIONAL_SETTINGS))

@@ -16,7 +16,7 @@ from seamark.sinks.clickhouse.connection import AS_BYTES, Row, chunks, engine_er
 from seamark.sinks.clickhouse.insert import Insert
 from seamark.sinks.clickhouse.url import Folder
 
-# The engine works on one folder at a time in a process: whoever needs another one waits until this one is closed. The
+# The engine works on one folder at a time in a process: who needs another one waits until this one is closed. The
 # lock is one that its holder may take again, so that a query from within a run is answered.
 _one_folder = threading.RLock()
 

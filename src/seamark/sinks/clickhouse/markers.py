@@ -108,10 +108,10 @@ class Markers:
         self._rows[self._sink] = {**row, "written": written, "suffix": suffix}
 
     def adopt(self, other: str, *, afresh: bool = False) -> None:
-        """Go on in another sink's place, from where it was: its marker becomes this sink's, and the marker says so.
+        """Continue in another sink's place, from where it was: its marker becomes this sink's, and the marker says so.
 
-        Both rows are one insert, so that at any time one of the two sinks goes on, and never both; and if new tokens
-        are needed (`afresh`), it goes on with new ones whenever it is stopped.
+        Both rows are one insert, so that at any time one of the two sinks continues, and never both; and if new tokens
+        are needed (`afresh`), it continues with new ones whenever it is stopped.
         """
         row, written = self._rows[other], self._written(self._sink) + 1
         row = {**row, "suffix": secrets.token_hex(4)} if afresh else row

@@ -176,7 +176,7 @@ class ClickHouseTarget:
         self._markers.void()
 
     def adopt(self, sink: str, *, afresh: bool = False) -> None:
-        """Go on in another sink's place, from where it was; `afresh`: under tokens that the table never had."""
+        """Continue in another sink's place, from where it was; `afresh`: under tokens that the table never had."""
         self._markers.adopt(sink, afresh=afresh)
 
     # --- sending ------------------------------------------------------------------------------------------------------

@@ -52,8 +52,8 @@ def interruptions_named(step: str) -> Iterator[None]:
 def interrupted(step: str, error: BaseException) -> StepInterrupted:
     """The error that stops a run when what the step runs on has failed."""
     return StepInterrupted(
-        f"step '{step}' could not go on: {explained(error).rstrip('.')}. No key is to blame, and none was recorded as "
-        "failed; nothing of this batch was written.",
+        f"step '{step}' could not continue: {explained(error).rstrip('.')}. No key is to blame, and none was recorded "
+        "as failed; nothing of this batch was written.",
         hint="look at memory and disk space: a worker that vanishes was most often killed because memory ran out. Give "
         "it more, or less at once (batch_rows, batch_keys), and run again: what was committed stays.",
     )
@@ -63,7 +63,7 @@ def function_failed(step: str, key: str, trouble: KeyTrouble) -> FunctionFailed:
     """The error that stops a run with `fail_fast`."""
     error = FunctionFailed(
         f"step '{step}' failed on key {key}: {trouble.text}. Nothing of this batch was written.",
-        hint="fix the function or the row, then run again; without fail_fast the other keys go on.",
+        hint="fix the function or the row, then run again; without fail_fast the other keys continue.",
     )
     error.__cause__ = trouble.cause
     return error

@@ -1,4 +1,4 @@
-"""Who hears of every batch: of this process, for metrics and progress, and of one run, for whoever started it."""
+"""Who hears of every batch: of this process, for metrics and progress, and of one run, for its caller."""
 
 from __future__ import annotations
 

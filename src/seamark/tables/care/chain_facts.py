@@ -183,7 +183,7 @@ def _inputs_of(event: SetTransform) -> dict[str, str]:
 
 
 def role_of(block: Block) -> str:
-    """What a block is to whoever plans the next one."""
+    """What a block means to the planning of the next one."""
     match block.event:
         case AddData() | ExecuteTransform():
             return "data"

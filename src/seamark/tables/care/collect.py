@@ -191,7 +191,7 @@ def _may_read(source: TableSource, run: LiveRun) -> bool:
 def _old_base_files(source: TableSource, kept: set[int], grace: float) -> list[Path]:
     """Files that are neither of a base that is kept nor of Delta's newest version.
 
-    The latter may be a fold that was killed before its base was written down: the next fold goes on from there.
+    The latter may be a fold that was killed before its base was written down: the next fold continues from there.
     """
     log_of_base = DeltaLog(Path(source.base_folder))
     versions, newest = set(kept), log_of_base.newest()

@@ -33,4 +33,4 @@ def _groups_of(path: Path) -> Iterator[tuple[int, int]]:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             yield from group_sizes(data)
     except (OSError, ValueError, BrokenPages):
-        return  # missing, empty or damaged: whoever reads its rows stops there, and says so
+        return  # missing, empty or damaged: a reader of its rows stops there, and says so

@@ -150,7 +150,7 @@ class _Reader:
         return pa.struct(fields)
 
     def _skip_type(self, begin: int) -> None:
-        """Go on behind a type that is not known: to the next comma or the end, over nested brackets."""
+        """Continue behind a type that is not known: to the next comma or the end, over nested brackets."""
         self._place = begin
         depth = 0
         while (token := self._peek()) is not None:

@@ -145,7 +145,7 @@ Said = TypeVar("Said")
 def _told(expected: Mapping[tuple[str, str, str], Said], row: Row, about: str) -> Said | None:
     """What chains say of a row about a step: of its outputs, or of those that it takes over from.
 
-    Rows from before outputs were recorded have none, and a step that lost an output goes on from the rows of all.
+    Rows from before outputs were recorded have none, and a step that lost an output continues from the rows of all.
     """
     step, outputs = row["transformation_id"], str(row["outputs"])
     if (step, outputs, about) in expected:

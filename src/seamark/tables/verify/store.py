@@ -121,7 +121,7 @@ def _facts(chain: StoredChain) -> ChainFacts:
 
 
 def _check_folder(work: Verification, files: ChainFiles, chain: StoredChain) -> Sequence[Finding]:
-    """The two texts beside the objects: the name, and the head for whoever reads the folder without the database."""
+    """The two texts beside the objects: the name, and the head for readers of the folder without the database."""
     findings = []
     table, alias = chain.table, files.alias()
     if alias != table and not (alias is None and files.head() is None):  # both are written after the first commit

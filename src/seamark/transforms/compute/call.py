@@ -153,7 +153,7 @@ def check_rows(shape: Shape, output: TableSource, rows: pa.Table, scope: Scope) 
     if doubled is not None:
         shown = ", ".join(f"{name}={value}" for name, value in doubled.items())
         raise bad_output(
-            shape, output, DuplicateKey(f"the key {shown} is there more than once.", hint="one row a key.")
+            shape, output, DuplicateKey(f"the key {shown} is there more than once.", hint="one row per key.")
         )
     return mine.cast(output.schema.arrow)
 

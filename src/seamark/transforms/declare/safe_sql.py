@@ -81,7 +81,7 @@ def _tokens(text: str, inputs: Collection[str]) -> list[_Token]:
             raise UnsafeSql(f"it cannot be read at {text[place : place + 20]!r}")
         kind, piece = str(match.lastgroup), match.group()
         if kind == "input" and piece[1:-1] not in inputs:
-            raise UnsafeSql(f"{piece} is none of the step's inputs")
+            raise UnsafeSql(f"{piece} is not one of the step's inputs")
         # Where Python puts the inputs in, braces are special in every place.
         if kind != "input" and any(brace in "{}" for brace in _BRACES.findall(piece)):
             raise UnsafeSql(f"there is a brace in {piece[:40]!r}")
@@ -121,8 +121,8 @@ class _Frame:
     is_query: bool = False
     expects_table: bool = False
     in_from: bool = False
-    in_list: bool = False  # behind GROUP BY and its like: commas go on with expressions
-    in_view: bool = False  # behind LATERAL VIEW: commas go on with names of columns
+    in_list: bool = False  # behind GROUP BY and its like: commas continue with expressions
+    in_view: bool = False  # behind LATERAL VIEW: commas continue with names of columns
     defines: str = ""  # the name that a WITH gives the query in it
 
 
@@ -250,7 +250,7 @@ class _Reader:
         if not is_ours and not unfolds and self.place == 0:
             raise UnsafeSql(f"it is not a query: it begins with {token.text}")
         if not is_ours and not unfolds:
-            raise UnsafeSql(f"it reads '{token.text}', which is none of the step's inputs")
+            raise UnsafeSql(f"it reads '{token.text}', which is not one of the step's inputs")
         frame.expects_table = False
 
     # --- parentheses --------------------------------------------------------------------------------------------------

@@ -146,7 +146,7 @@ def _check_options(name: str, declared: BatchTransform) -> None:
         value = getattr(declared, option)
         if value not in choices:
             raise InvalidStep(
-                f"step '{name}': {option}={value!r} is none of {', '.join(map(repr, choices))}. It was not added."
+                f"step '{name}': {option}={value!r} is not one of {', '.join(map(repr, choices))}. It was not added."
             )
     for option in ("batch_rows", "batch_keys", "max_failed_keys"):
         value = getattr(declared, option)
@@ -282,7 +282,7 @@ def _check_named(step: str, text: str, names: Sequence[str]) -> None:
     unknown = next((name for name in named if name not in names), None)
     if unknown is not None:
         raise InvalidStep(
-            f"step '{step}': its SQL names {{{unknown}}}, which is none of its inputs. It was not added.",
+            f"step '{step}': its SQL names {{{unknown}}}, which is not one of its inputs. It was not added.",
             hint=did_you_mean(unknown, names, "Inputs"),
         )
     if not named:

@@ -139,13 +139,13 @@ def _covered(backlog: Backlog, table: str, at: ReadAt) -> Covered:
 def through_all_keys(run: StepRun, backlog: Backlog, mode: Mode) -> None:
     """Compute every key there is, range after range; the positions move with the last one, to where the first began.
 
-    A pass that was cut off goes on with the first range that did not commit.
+    A pass that was cut off continues with the first range that did not commit.
     """
     works = list(_ranges(run, backlog, mode))
     if run.spec.options.commit == "run" and len(works) > 1:
         mark, first = works[0].range, works[0].scope
         first_read = mark.first_read if mark else {}
-        # A pass that goes on leaves alone the keys before its first range: an earlier run has committed them.
+        # A pass that continues leaves alone the keys before its first range: an earlier run has committed them.
         after = first.after if isinstance(first, KeyRange) else None
         whole = replace(
             works[-1],

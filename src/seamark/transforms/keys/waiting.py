@@ -1,7 +1,7 @@
 """Which of the keys that wait a partial run takes. The driver is given those that it takes and one more, never all.
 
-Whoever waits longest comes first: else a limit could pass over a key again and again, and the positions could never
-move past its records.
+The key that waits longest comes first: otherwise a limit could skip a key again and again, and the positions could
+never move past its records.
 """
 
 from __future__ import annotations
