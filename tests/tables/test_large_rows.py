@@ -331,5 +331,6 @@ def test_the_bounds_are_decided_in_one_place():
         "tables/small.py",
         "tables/read/to_driver.py",
         "tables/read/local_slices.py",
+        "tables/read/in_process.py",
         "tables/write/change.py",
     }
