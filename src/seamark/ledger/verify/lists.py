@@ -68,7 +68,7 @@ def _runs(levels: bytes, width: int, values: int, most: int) -> Iterator[tuple[R
         header, place = _varint(levels, place)
         length, left = header >> 1, values - done
         if length == 0:
-            raise BrokenPages("the levels of a page do not end")
+            raise BrokenPages("the levels of a page continue without an end")
         if header & 1:  # groups of eight levels
             end = place + length * width
             if end > len(levels):
