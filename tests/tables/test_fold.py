@@ -235,11 +235,12 @@ def test_a_fold_that_is_killed_is_ended_by_the_next(tmp_path, open_store, spark,
 def test_a_fold_that_ends_halfway_leaves_no_trace_in_the_rows(folded, rows, monkeypatch, spark):
     written = []
 
-    def halfway(source, upto):
+    def halfway(snapshot):
         """Files are there, and Delta's log does not know of them."""
+        source = snapshot.source
         junk = source.context.session().createDataFrame([("junk", 0)], "name string, amount long")
         junk.write.mode("append").parquet(source.base_folder)
-        written.append(upto)
+        written.append(snapshot.upto)
         raise RuntimeError("the power is gone")
 
     with monkeypatch.context() as patched:
@@ -254,12 +255,12 @@ def test_a_fold_that_ends_halfway_leaves_no_trace_in_the_rows(folded, rows, monk
     assert rows(spark.read.format("delta").load(folded.source.base_folder).select("name", "amount")) == STATES[9]
 
 
-def failing(_source, _upto):
+def failing(_snapshot):
     raise PySparkException("somebody else wrote to the Delta table")
 
 
 @pytest.mark.scenario("T25")
-@pytest.mark.parametrize("write", [failing, lambda _source, _upto: None], ids=["fails", "is left out"])
+@pytest.mark.parametrize("write", [failing, lambda _snapshot: None], ids=["fails", "is left out"])
 def test_a_fold_whose_write_does_not_happen_is_explained(folded, rows, monkeypatch, write):
     with monkeypatch.context() as patched:
         patched.setattr(fold, "_write_anew", write)
@@ -278,13 +279,13 @@ def test_a_fold_that_is_outrun_by_another_leaves_that_as_it_is(
 ):
     other = open_store(spark=spark).table("stock")
 
-    def outrun(source, upto):
+    def outrun(snapshot):
         """The lease is lost, and another process writes and folds before this one is heard of again."""
         monkeypatch.setattr(fold, "_write_anew", write_anew)
-        source.context.control.leases.release(Lease("fold:stock", "", epoch=3))
+        snapshot.source.context.control.leases.release(Lease("fold:stock", "", epoch=3))
         other.upsert(arrow(other, ("Z", 1)))
         assert other.fold().delta_version == 2
-        write(source, upto)
+        write(snapshot)
 
     write_anew = fold._write_anew
     monkeypatch.setattr(fold, "_write_anew", outrun)
