@@ -53,7 +53,7 @@ def main() -> None:
     run(ds, visits)
     show_history(42)
 
-    chapter("In ClickHouse", "FINAL gives one row a visit; sum(Sign * x) gives the same sums without it.")
+    chapter("In ClickHouse", "FINAL gives one row per visit; sum(Sign * x) gives the same sums without it.")
     show_visits(clickhouse)
     check(clickhouse, visits)
 
