@@ -8,7 +8,7 @@ import pyarrow as pa
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 
 def spark_frame(session: SparkSession, rows: pa.Table, schema: StructType | None = None) -> DataFrame:
@@ -58,6 +58,29 @@ def parquet_reader(session: SparkSession, schema: StructType) -> DataFrameReader
     reader = session.read.schema(schema).option("datetimeRebaseMode", "CORRECTED")
     # A file that is missing or damaged is an error. Without these a session may be set up to read on without its rows.
     return reader.option("ignoreMissingFiles", "false").option("ignoreCorruptFiles", "false")
+
+
+def arrow_file_reader(session: SparkSession, schema: StructType) -> DataFrameReader:
+    """A reader of Parquet files that Arrow wrote; it misses no row whose value is NaN.
+
+    Arrow leaves NaN out of the statistics of a row group, while to Spark it equals itself and is greater than all other
+    numbers. With `x >= 1` pushed down, Spark would skip a row group that holds 0.5 and NaN. So these files are read
+    without a look at statistics where there are numbers that can be NaN, at the top or inside other values.
+    """
+    reader = parquet_reader(session, schema)
+    return reader.option("parquet.filter.stats.enabled", "false") if _can_hold_nan(schema) else reader
+
+
+def _can_hold_nan(kind: DataType) -> bool:
+    from pyspark.sql.types import ArrayType, DoubleType, FloatType, MapType, StructType
+
+    if isinstance(kind, StructType):
+        return any(_can_hold_nan(field.dataType) for field in kind.fields)
+    if isinstance(kind, ArrayType):
+        return _can_hold_nan(kind.elementType)
+    if isinstance(kind, MapType):
+        return _can_hold_nan(kind.keyType) or _can_hold_nan(kind.valueType)
+    return isinstance(kind, (FloatType, DoubleType))
 
 
 def _in_full_chunks(rows: pa.Table) -> pa.Table:

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from seamark.spark.causes import OWN_TROUBLE
-from seamark.spark.frames import parquet_reader
+from seamark.spark.frames import arrow_file_reader
 from seamark.tables.context import TableContext
 from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame
 from seamark.tables.frames import as_it_stands
@@ -83,7 +83,7 @@ def moved_to_files(context: TableContext, rows: pa.Table, schema: TableSchema) -
 
 
 def _from_files(context: TableContext, files: Iterable[_File], schema: StructType) -> SparkFrame:
-    reader = parquet_reader(context.session(), schema)
+    reader = arrow_file_reader(context.session(), schema)
     return SparkFrame(reader.parquet(*[as_it_stands(file.path) for file in files]))
 
 

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from seamark.control import BlockEntry
-from seamark.spark.frames import empty_frame, parquet_reader
+from seamark.spark.frames import arrow_file_reader, empty_frame
 from seamark.tables.frame import quoted
 from seamark.tables.frames import as_it_stands
 from seamark.tables.read.source import TableSource
@@ -36,7 +36,7 @@ def read_slices(source: TableSource, blocks: Sequence[BlockEntry]) -> DataFrame:
         data = source.context.files(source.name).data
         folder = as_it_stands(str(data.folder))
         paths = [f"{folder}/{block.slice_hash}" for block in blocks if block.slice_hash is not None]
-        records = parquet_reader(session, stored).parquet(*paths)
+        records = arrow_file_reader(session, stored).parquet(*paths)
     other = [c for c in source.schema.columns if stored_type(c.type) != c.type]
     narrowed = {c.name: spark_type(c.type, nullable=True) for c in other}
     if not narrowed:
