@@ -53,6 +53,7 @@ class History:
         self.timed_conversions = self.timed_conversions and self.has_times
         self.ttl: tuple[str, int] | None = self.chance.choice(TTLS[:2]) if self.has_times else None
         self.constant = ("counter",) if seed % 2 else ()
+        keep_gone = timedelta(days=400 if seed % 3 else 15)
         marks = "" if self.keyed_visits else ", gone boolean"
         constant = ", counter int" if self.constant else ""
         seen, begun = (", seen timestamp", ", begun timestamp") if self.has_times else ("", "")
@@ -74,6 +75,7 @@ class History:
             fast_deletes=fast_deletes,
             deleted=None if self.keyed_visits else "gone",
             on_change="keep",
+            keep_gone=keep_gone,
             **({"constant": list(self.constant)} if self.constant else {}),
         )
         self.visits = self.make(ttl=self.declared_ttl)
@@ -96,8 +98,9 @@ class History:
         ttl = self.ttl[0] if self.ttl else None
         constants = dict.fromkeys(self.constant, counter_of)
         self.oracle = Oracle(
-            list(self.log.values()), rules, MULTIPLIER, fast_deletes=fast_deletes, ttl=ttl, constant=constants
-        )
+            list(self.log.values()), rules, MULTIPLIER, fast_deletes=fast_deletes, ttl=ttl, constant=constants,
+            now=clock.now, keep_gone=keep_gone,
+        )  # fmt: skip
         self.fast_deletes = fast_deletes
         self.newest: dict[int, int] = {}  # what the fast supplier has published of visits that live
         self.told: dict[int, int] = {}  # and what the first log has told of it
@@ -106,7 +109,7 @@ class History:
         self.conversions: dict[int, tuple[Any, ...]] = {}
         self.diary = [
             f"seed {seed}", f"constant: {self.constant}", f"keyed: {self.keyed_visits}, {self.keyed_conversions}",
-            f"{fast_deletes=}", f"ttl: {self.ttl}, {self.timed_conversions}",
+            f"{fast_deletes=}", f"keep_gone: {keep_gone.days} days", f"ttl: {self.ttl}, {self.timed_conversions}",
         ]  # fmt: skip
 
     # --- writing ------------------------------------------------------------------------------------------------------
@@ -388,8 +391,9 @@ class History:
         assert not other, {visit: {"found": found.get(visit), "wanted": wanted.get(visit)} for visit in other[:5]}
 
     def check_versions(self) -> None:
-        """No version of the slow supplier's is ever used twice."""
-        for visit, lines in self.oracle.written.items():
+        """No version of the slow supplier's is ever used twice, as long as its mark is kept."""
+        for visit in self.oracle.written.keys() - self.oracle.forgotten:
+            lines = self.oracle.written[visit]
             used = Counter((sign, slow, fast) for sign, slow, fast, *_ in lines if slow > 0)
             assert set(used.values()) <= {1}, visit
             by_slow = Counter(slow for sign, slow, *_ in lines if slow > 0 and sign > 0)

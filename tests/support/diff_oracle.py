@@ -60,6 +60,7 @@ class Mark:
     fast: int
     slow: int
     reason: str
+    at: Any = None
 
 
 Line = tuple[int, int, int, str, State]  # sign, S, F, log, state
@@ -98,7 +99,10 @@ class Oracle:
         fast_deletes: bool,
         ttl: str | None = None,
         constant: dict[str, Callable[[int], Any]] | None = None,
+        now: Callable[[], Any] = lambda: None,
+        keep_gone: Any = None,
     ) -> None:
+        self.now, self.keep_gone = now, keep_gone
         self.logs, self.rules, self.multiplier, self.fast_deletes = logs, rules, multiplier, fast_deletes
         self.ttl = ttl
         self.constant = constant or {}  # columns that a visit never changes, and which value each visit has
@@ -108,6 +112,7 @@ class Oracle:
         self.waiting: dict[int, list[tuple[Log, Entry]]] = {}
         self.written: dict[int, list[Line]] = defaultdict(list)
         self.too_late = 0
+        self.forgotten: set[int] = set()  # visits of which a mark was forgotten: they may use a version again
 
     def run(self, horizon: Any = None) -> None:
         """Take what the logs bring; visits that cannot be taken wait, with all that comes of them."""
@@ -118,24 +123,40 @@ class Oracle:
             log.read = len(log.entries)
         for visit, fresh in news.items():
             self.take(visit, self.waiting.pop(visit, []) + fresh, horizon)
-        self.expire(horizon)
+        left = self.expire(horizon)
+        if news or left:
+            self.forget()
 
     def give_up(self, visits: Iterable[int], horizon: Any = None) -> None:
         for visit in list(visits):
             self.take(visit, self.waiting.pop(visit), horizon, without_bad=True)
         self.expire(horizon)
+        self.forget()
 
     def retry(self, horizon: Any) -> None:
         for visit in list(self.waiting):
             self.take(visit, self.waiting.pop(visit), horizon)
         self.expire(horizon)
+        self.forget()
 
-    def expire(self, horizon: Any) -> None:
-        """Visits that are too old leave, and write nothing; one that stands as failed stays."""
+    def forget(self) -> None:
+        """A run that commits something forgets the marks that were old when it began; it has still read them."""
+        if self.keep_gone is None:
+            return
+        for visit, mark in list(self.marks.items()):
+            if mark.at < self.now() - self.keep_gone:
+                del self.marks[visit]
+                self.asleep.pop(visit, None)
+                self.forgotten.add(visit)
+
+    def expire(self, horizon: Any) -> bool:
+        """Visits that are too old leave, and write nothing; one that stands as failed stays. Whether any has left."""
+        before = len(self.known)
         for visit, known in list(self.known.items()):
             if visit not in self.waiting and self.is_old(known, horizon):
                 self.asleep[visit] = self.known.pop(visit)
-                self.marks[visit] = Mark(known.fast, known.slow, "expired")
+                self.marks[visit] = Mark(known.fast, known.slow, "expired", self.now())
+        return len(self.known) < before
 
     def is_old(self, known: Known | None, horizon: Any) -> bool:
         time = known.state[self.ttl] if known and self.ttl else None
@@ -267,7 +288,7 @@ class Oracle:
                 self.write(visit, -1, 0, version, log, {})
         self.known.pop(visit, None)
         self.asleep.pop(visit, None)
-        self.marks[visit] = Mark(life.mark, life.slow, "deleted")
+        self.marks[visit] = Mark(life.mark, life.slow, "deleted", self.now())
         life.began = None
 
     def write_news(self, visit: int, log: Log, life: Life) -> None:
