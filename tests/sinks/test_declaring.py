@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import seamark as sm
-from seamark.errors import InvalidSink, LeaseHeld, SinkUnavailable, TargetMismatch, UnknownStep, UnknownTable
+from seamark.errors import InvalidSink, LeaseHeld, TargetMismatch, UnknownStep, UnknownTable
 from seamark.sinks.clickhouse.ddl import ExistingTable, create_table, memory_to_set
 from seamark.sinks.clickhouse.url import Folder, Server, parse_url
 from seamark.sinks.layout import Layout
@@ -370,13 +370,18 @@ def test_folders_are_opened_one_after_another(dry, users, tmp_path):
     assert [target.query("SELECT id FROM copy FINAL") for target in targets] == [[{"id": 1}]] * 2
 
 
-def test_a_folder_that_is_open_elsewhere_in_this_process(tmp_path):
+@pytest.mark.parametrize("folder", ["mine", "other"])
+def test_a_session_of_the_programs_own_is_in_nobodys_way(dry, users, tmp_path, folder):
+    """On the sink's own folder or on another one."""
     from chdb.session import Session
 
+    target = sm.ClickHouseSink(f"chdb:///{tmp_path / folder}", table="copy")
+    dry.sink("users", target, name="out")
     session = Session(str(tmp_path / "mine"))
     try:
-        with pytest.raises(SinkUnavailable, match=r"works on .*/mine, and has room for one folder at a time"):
-            sm.ClickHouseSink(f"chdb:///{tmp_path / 'other'}", table="t").query("SELECT 1")
+        users.upsert(pa.table({"id": [1], "name": ["A"]}))
+        assert dry.run(fail_fast=True).ok
+        assert target.query("SELECT id FROM copy FINAL") == [{"id": 1}]
     finally:
         session.close()
 

@@ -1,4 +1,4 @@
-"""ClickHouse as a sink: inside this process, or a server."""
+"""ClickHouse as a sink: on a folder, without a server, or a server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from seamark.sinks.target import Asked, Carried
 class ClickHouseSink:
     """A table in ClickHouse, to carry a table's changes to with `ds.sink(table, ClickHouseSink(…))`.
 
-    `url` is `chdb:///folder` (the engine inside this process; four slashes for an absolute folder) or
+    `url` is `chdb:///folder` (the engine without a server; four slashes for an absolute folder) or
     `clickhouse://user:password@host:8123/database` (`clickhouses://` for TLS). `create` makes the table where there is
     none, and the columns that its source has gained. `collapse_by` says that the records of an append-only table with
     the columns `Sign` and `Version` cancel each other by this key. `nulls` says what becomes of an array or struct that

@@ -1,11 +1,14 @@
-"""ClickHouse inside this process, on a folder."""
+"""ClickHouse on a folder, without a server: in a process that belongs to this one."""
 
 from __future__ import annotations
 
 import fcntl
 import importlib
+import importlib.util
 import re
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,8 +16,14 @@ from typing import Any
 
 from seamark.errors import SinkError, SinkUnavailable
 from seamark.sinks.clickhouse.connection import AS_BYTES, Row, chunks, engine_error, rows_of
+from seamark.sinks.clickhouse.engine import Engine, EngineEnded, Session
 from seamark.sinks.clickhouse.insert import Insert
 from seamark.sinks.clickhouse.url import Folder
+
+_engine = Engine()
+
+# How long a folder may stay locked: a program that was killed leaves its engine to finish what it was about.
+_PATIENCE_SECONDS = 3.0
 
 # The engine works on one folder at a time in a process: who needs another one waits until this one is closed. The
 # lock is one that its holder may take again, so that a query from within a run is answered.
@@ -29,9 +38,9 @@ _OTHER_FOLDER = re.compile(r"already initialized with path '([^']*)'")
 
 
 class EmbeddedConnection:
-    """A session of the engine inside this process."""
+    """A session of the engine."""
 
-    def __init__(self, session: Any, who: str, where: str) -> None:
+    def __init__(self, session: Session, who: str, where: str) -> None:
         self._session = session
         self._who = who
         self._where = where
@@ -39,7 +48,7 @@ class EmbeddedConnection:
     def query(self, sql: str) -> list[Row]:
         """The rows that a query gives."""
         self._run(f"SET {AS_BYTES} = 0")
-        return rows_of(self._run(sql, "Arrow").bytes())
+        return rows_of(self._run(sql, "Arrow"))
 
     def execute(self, sql: str) -> None:
         """Run a statement that gives no rows."""
@@ -54,19 +63,23 @@ class EmbeddedConnection:
 
     def insert_parquet(self, statement: str, data: bytes) -> None:
         """Insert the rows of a Parquet file in memory, as one block."""
-        try:
-            stream = self._session.send_insert(statement, "Parquet")
-            for piece in chunks(data):
-                stream.append(piece)
-            stream.finish()
-        except RuntimeError as error:
-            raise self._error(error) from None
+        with self._in_our_words():
+            self._session.insert(statement, "Parquet", data)
 
-    def _run(self, sql: str, form: str = "Null") -> Any:
-        try:
+    def _run(self, sql: str, form: str = "Null") -> bytes:
+        with self._in_our_words():
             return self._session.query(sql, form)
+
+    @contextmanager
+    def _in_our_words(self) -> Iterator[None]:
+        try:
+            yield
         except RuntimeError as error:  # the engine's own error is one
             raise self._error(error) from None
+        except EngineEnded as error:
+            raise SinkUnavailable(
+                f"{self._who}: {self._where} gave no answer: {error}.", hint="run again; it continues where it was."
+            ) from None
 
     def _error(self, error: RuntimeError) -> SinkError:
         text = str(error)
@@ -76,29 +89,30 @@ class EmbeddedConnection:
 @contextmanager
 def open_folder(folder: Folder, who: str) -> Iterator[EmbeddedConnection]:
     """A session on a folder, closed at the end, so that others may have the folder in between."""
-    sessions = _package(who)
+    _need_package(who)
     with _one_folder:
-        session = _session(sessions, folder, who)
+        session = _session(folder, who)
         try:
             yield EmbeddedConnection(session, who, folder.shown)
         finally:
             session.close()
 
 
-def _package(who: str) -> Any:
-    try:
-        return importlib.import_module("chdb.session")
-    except ImportError:
+def _need_package(who: str) -> None:
+    names = ("chdb", "chdb.session")
+    # None in a module's place is how Python is told that there is none.
+    is_there = all(sys.modules.get(name, name) is not None for name in names) and importlib.util.find_spec(names[0])
+    if not is_there:
         raise SinkUnavailable(
             f"{who} needs the package chdb, which is not installed. Nothing was sent.",
             hint="install Seamark with its extra: pip install '/path/to/seamark[clickhouse]'.",
-        ) from None
+        )
 
 
-def _session(sessions: Any, folder: Folder, who: str) -> Any:
+def _session(folder: Folder, who: str) -> Session:
     try:
         folder.path.mkdir(parents=True, exist_ok=True)
-        return sessions.Session(str(folder.path))
+        return _patiently(folder.path)
     except OSError as error:
         raise SinkUnavailable(
             f"{who}: the folder {folder.path} cannot be made ({error.strerror}). Nothing was sent.",
@@ -106,6 +120,54 @@ def _session(sessions: Any, folder: Folder, who: str) -> Any:
         ) from None
     except RuntimeError as error:
         raise _cannot_open(folder, who, str(error)) from None
+    except EngineEnded as error:
+        raise SinkUnavailable(
+            f"{who}: the folder {folder.path} cannot be opened: {error}. Nothing was sent.",
+            hint="look at what ClickHouse printed on the standard error; then run again.",
+        ) from None
+
+
+def _patiently(path: Path) -> Session:
+    """A session on a folder, once nobody else has it; or one in this process, if it is this one that has it open."""
+    until = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            return _engine.session(path)
+        except RuntimeError:
+            if not _is_locked(path / "status"):
+                raise
+            if time.monotonic() > until:
+                raise
+        if "chdb.session" in sys.modules and (shared := _session_here(path)) is not None:
+            return shared
+        time.sleep(0.1)
+
+
+def _session_here(path: Path) -> Session | None:
+    """A session in this process, if it is this one that has the folder open."""
+    try:
+        return _SessionHere(path)
+    except RuntimeError:
+        return None
+
+
+class _SessionHere:
+    """A session of the engine in this process: the only one that can share a folder that this process has open."""
+
+    def __init__(self, path: Path) -> None:
+        self._session: Any = importlib.import_module("chdb.session").Session(str(path))
+
+    def query(self, sql: str, form: str) -> bytes:
+        return bytes(self._session.query(sql, form).bytes())
+
+    def insert(self, statement: str, form: str, data: bytes) -> None:
+        stream = self._session.send_insert(statement, form)
+        for piece in chunks(data):
+            stream.append(piece)
+        stream.finish()
+
+    def close(self) -> None:
+        self._session.close()
 
 
 def _cannot_open(folder: Folder, who: str, text: str) -> SinkUnavailable:

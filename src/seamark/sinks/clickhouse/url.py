@@ -1,4 +1,4 @@
-"""Where a ClickHouse is: a folder for the engine inside this process, or a server."""
+"""Where a ClickHouse is: a folder for the engine without a server, or a server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DEFAULT_PORTS = {False: 8123, True: 8443}
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder that the engine inside this process works on."""
+    """A folder that the engine without a server works on."""
 
     path: Path
 
