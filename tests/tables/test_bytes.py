@@ -8,7 +8,7 @@ import pytest
 from seamark.tables.row_bytes import bytes_of_rows
 from seamark.tables.write import slices as slices_module
 from seamark.tables.write.cuts import BLOCK_BYTES, SizeLimit
-from seamark.tables.write.slices import sort_records, take_records
+from seamark.tables.write.slices import row_groups, sort_records, take_records
 
 
 def logical_hashes(table):
@@ -88,6 +88,18 @@ def test_a_slice_of_large_rows_has_small_row_groups(ds, monkeypatch, arrow, slic
     assert max(group.num_rows for group in groups) == 4
     assert all(group.num_rows == 1 or bytes_of_rows(group).sum() <= 300 for group in groups)
     assert ds.verify().ok
+
+
+@pytest.mark.scenario("T54")
+def test_what_spark_takes_of_a_slice_at_once_is_small(monkeypatch):
+    """Rows of 5 kB would be 20 MiB where four thousand are read; rows of 3 kB are not cut apart for that."""
+    monkeypatch.setattr(slices_module, "READ_AT_ONCE", SizeLimit(rows=4, values=400))
+    large = pa.table({"body": ["x" * 125] * 10 + ["y" * 500] * 2 + ["z"]})
+    small = pa.table({"body": ["x" * 75] * 10 + ["y" * 200]})
+
+    assert [group.num_rows for group in row_groups(large)] == [3, 3, 3, 1, 1, 1, 1]
+    assert [group.num_rows for group in row_groups(small)] == [11]
+    assert pa.concat_tables(row_groups(large)).equals(large)
 
 
 @pytest.mark.scenario("T55")

@@ -19,6 +19,7 @@ from seamark.tables.care import fold
 from seamark.tables.care.group_rows import rows_that_fit
 from seamark.tables.read import local_slices
 from seamark.tables.read.delta_log import DeltaLog
+from seamark.tables.read.in_process import read_base_keys
 from seamark.tables.read.local_slices import read_small
 from seamark.tables.read.to_driver import collect_small
 from seamark.tables.row_bytes import bytes_in_spark, bytes_of_rows
@@ -251,6 +252,23 @@ def test_a_log_has_groups_of_few_rows_where_rows_are_large(ds, groups_of):
         notes.fold()
     assert sum(groups_of(notes)) == 100
     assert max(groups_of(notes)) <= 10
+
+
+@pytest.mark.scenario("T54")
+@pytest.mark.parametrize(("letters", "in_here"), [(100_000, True), (1_000_000, False)])
+def test_rows_whose_pages_are_large_are_left_to_spark(ds, letters, in_here):
+    """DuckDB unpacks a page as a whole: one of twenty megabytes for a single document."""
+    docs = ds.table("docs", "id long, body string, n long", key="id")
+    docs.upsert(pa.table({"id": range(20), "body": [str(n) * letters for n in range(20)], "n": range(20)}))
+    docs.fold()
+    base, one = ds.control.index.bases("docs")[0], pa.table({"id": [7]})
+
+    found = read_base_keys(docs.source, base, one, ["body"])
+
+    assert (found is not None) is in_here
+    assert found is None or found.column("body").to_pylist() == ["7" * letters]
+    assert read_base_keys(docs.source, base, one, ["n"]).column("n").to_pylist() == [7]  # these pages are small
+    assert docs.get_data(one).collect()[0].body == "7" * letters
 
 
 @pytest.mark.scenario("T54")

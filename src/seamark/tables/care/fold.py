@@ -29,7 +29,7 @@ from seamark.tables.read.snapshot import Snapshot, base_exists, snapshot_at
 from seamark.tables.read.source import TableSource
 from seamark.tables.row_bytes import fixed_width
 from seamark.tables.schema.table_schema import TableSchema
-from seamark.tables.write.slices import ROW_GROUP
+from seamark.tables.write.slices import READ_AT_ONCE
 
 log = logging.getLogger("seamark.fold")
 
@@ -42,8 +42,7 @@ FILE_BYTES = 1 << 30
 PAGE_ROWS = 4_000
 # DuckDB skips whole groups only: with small ones a read of few keys takes about half the time, in Spark not longer.
 GROUP_ROWS = 50_000
-READ_ROWS = 4_096
-GROUP_BYTES = ROW_GROUP.values
+GROUP_BYTES = READ_AT_ONCE.values
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +198,7 @@ def _features(kind: pa.DataType) -> Iterator[str]:
 def _rows_a_group(snapshot: Snapshot) -> int:
     """How many rows may stand in one row group: fewer if they are large.
 
-    Spark's reader takes `READ_ROWS` at a time, but never of two groups: so what it takes is no more than a group of a
-    slice may hold.
+    Spark's reader takes thousands at a time, but never of two groups.
     """
     source = snapshot.source
     if all(fixed_width(column.type) is not None for column in source.schema.columns):
@@ -209,7 +207,7 @@ def _rows_a_group(snapshot: Snapshot) -> int:
     paths = [objects.path(block.slice_hash) for block in snapshot.tail if block.slice_hash]
     paths += snapshot.base_files()
     fit = rows_that_fit(paths, GROUP_BYTES)
-    return fit if fit is not None and fit < READ_ROWS else GROUP_ROWS
+    return fit if fit is not None and fit < READ_AT_ONCE.rows else GROUP_ROWS
 
 
 def _slice_by_slice(blocks: Sequence[BlockEntry]) -> dict[str, str]:

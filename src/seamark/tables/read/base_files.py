@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import TypeAlias
 
@@ -22,6 +23,7 @@ from seamark.tables.read.source import TableSource
 READ = "read_parquet($1, hive_partitioning = false, union_by_name = true)"  # folders named a=b are no columns
 # Where a row stands, as DuckDB calls it. A column of such a name would stand in its way.
 PLACE = ("file_index", "file_row_number")
+PAGE_ROWS = 100
 _PATTERN_SIGNS = frozenset("*?[\\")  # DuckDB takes a path with these for a pattern, and reads whatever fits it
 _OTHER_CALENDAR = b"org.apache.spark.legacyDateTime"
 
@@ -46,6 +48,13 @@ class BaseFile:
     def rows(self) -> int:
         """How many rows the file has."""
         return self.group_ends[-1] if self.group_ends else 0
+
+    @property
+    def page_bytes(self) -> int:
+        """About the most bytes that a page has: Spark ends none before it has `PAGE_ROWS` rows, however large."""
+        ends = (0, *self.group_ends)
+        rows = (min(end - begin, PAGE_ROWS) for begin, end in pairwise(ends))
+        return int(max((n * size for n, size in zip(rows, self.group_row_bytes, strict=True)), default=0))
 
     def bytes_at(self, places: Places) -> Places:
         """About how many bytes each row at these places has, all columns together: as many as others of its group."""

@@ -29,6 +29,7 @@ log = logging.getLogger("seamark.in_process")
 
 OFFSET = "_offset"
 BATCH_BYTES = 4 << 20  # about what is read at once: DuckDB holds this, and its own work on it, besides the rows so far
+PAGE_BYTES = 8 << 20  # DuckDB unpacks whole pages, several at once, whatever it was asked for
 _WANTED = "wanted"
 
 
@@ -168,6 +169,7 @@ def _rows_at(source: TableSource, files: Sequence[BaseFile], found: pa.Table, co
     schema = row_schema(source, columns)
     known = sum(fixed_width(field.type) or 0 for field in schema)
     _check_size(found.num_rows, known * found.num_rows)
+    _check_pages(schema, [files[number] for number in pc.unique(found.column("file_index")).to_pylist()])
     pieces, turns, size = [], [], 0
     for file, places, numbers in _batches(schema, files, found):
         pieces.append(_read_places(schema, source, file, places))
@@ -180,6 +182,13 @@ def _rows_at(source: TableSource, files: Sequence[BaseFile], found: pa.Table, co
 def _check_size(rows: int, values: int) -> None:
     if not fits_on_driver(rows, values):
         raise NotExact("the rows are too large for the driver")
+
+
+def _check_pages(schema: pa.Schema, files: Sequence[BaseFile]) -> None:
+    if any(fixed_width(field.type) is None for field in schema):
+        for file in files:
+            if file.page_bytes > PAGE_BYTES:
+                raise NotExact(f"{file.path}: its pages are too large for the driver")
 
 
 def _batches(

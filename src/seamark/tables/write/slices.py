@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -20,10 +21,15 @@ from seamark.tables.row_bytes import bytes_of_rows
 from seamark.tables.schema.table_schema import MILLIS_UTC, TableSchema
 from seamark.tables.write.cuts import NO_LIMIT, CutPlan, SizeLimit, cut_table
 
+if TYPE_CHECKING:
+    from seamark.tables.write.cuts import Numbers
+
 OP = "op"
 _BUFFER = 1 << 20
-# Whoever reads a slice holds a group of its rows at a time: Spark a few thousand rows of one group, for instance.
+# Whoever reads a slice holds a group of its rows at a time, or as many of them as Spark's reader takes: that one holds
+# each value several times, as it lies in the file's page, in a vector that doubles as it grows, and marked as no NULL.
 ROW_GROUP = SizeLimit(rows=128 * 1024, values=64 << 20)
+READ_AT_ONCE = SizeLimit(rows=4_096, values=16 << 20)
 _ONE_ARRAY = 1 << 30  # half of what an array of texts can hold
 
 
@@ -177,8 +183,16 @@ def write_slice(
 def row_groups(rows: pa.Table | pa.RecordBatch) -> Iterator[pa.Table]:
     """The rows in pieces that may each be one row group of a Parquet file."""
     whole = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
-    for begin, end in cut_table(np.zeros(whole.num_rows, np.int64), bytes_of_rows(whole), CutPlan(ROW_GROUP)):
-        yield whole.slice(begin, end - begin)
+    values = bytes_of_rows(whole)
+    for begin, end in _pieces(values, ROW_GROUP):
+        piece = values[begin:end]
+        is_small = piece.sum() * READ_AT_ONCE.rows <= READ_AT_ONCE.values * len(piece)
+        for first, last in [(0, len(piece))] if is_small else _pieces(piece, SizeLimit(values=READ_AT_ONCE.values)):
+            yield whole.slice(begin + first, last - first)
+
+
+def _pieces(values: Numbers, limit: SizeLimit) -> Iterator[tuple[int, int]]:
+    return cut_table(np.zeros(len(values), np.int64), values, CutPlan(limit))
 
 
 def _repeating(schema: TableSchema) -> list[str]:
