@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import compileall
 import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
+import seamark
 from bench.measure import Figure, best_of, ratio, seconds, shown
 from bench.stores import MANY_POSTS, Bench
 
@@ -27,8 +29,15 @@ print(store.table("posts").rows().where(f"post_id = {sys.argv[3]}").collect())
 FIRST_QUERY = "import seamark as sm; print(sm.spark_session().range(10).toArrow().num_rows)"
 
 
+@cache
+def _compiled() -> None:
+    """Compile Seamark's modules, as `pip install` does: a checkout, and some environments, do not."""
+    compileall.compile_dir(Path(seamark.__file__).parent, quiet=1)
+
+
 def output_of(command: Sequence[str | Path], folder: Path | None = None) -> str:
     """What a command of this Python prints."""
+    _compiled()
     # Relative entries of the path would lead elsewhere from another folder.
     paths = [str(Path(entry).absolute()) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     ended = subprocess.run(

@@ -45,6 +45,18 @@ def test_help_loads_only_the_command_line(tmp_path):
 
 
 @pytest.mark.scenario("C6")
+def test_opening_a_store_and_declaring_a_step_loads_neither_pandas_nor_spark_connect(tmp_path):
+    program = """
+import seamark as sm
+ds = sm.DataStore("sqlite:///control.db", "warehouse")
+a, b = (ds.table(name, "id long", key="id") for name in "ab")
+ds.add(sm.BatchTransform(lambda a: a, inputs=[a], outputs=[b], name="copy", version="1"))
+assert list(ds.plan()) == ["copy"]
+"""
+    assert {"pandas", "chdb", "grpc"}.isdisjoint(loaded_by(program, tmp_path))
+
+
+@pytest.mark.scenario("C6")
 @pytest.mark.parametrize("name", sm.__all__)
 def test_every_name_is_there_once_it_is_used(name):
     assert name in dir(sm)

@@ -60,6 +60,7 @@ def test_the_settings_are_in_force(spark):
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.driver.memory": "2g",
     }
     assert {name: spark.conf.get(name) for name in wanted} == wanted

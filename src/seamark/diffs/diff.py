@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pyarrow as pa
 
 from seamark.control import FailedKey, TableHead
@@ -43,6 +42,9 @@ from seamark.tables.read.records import read_changes
 from seamark.tables.schema.growth import grow_declared
 from seamark.tables.schema.table_schema import TableSchema
 from seamark.tables.table import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Diff:

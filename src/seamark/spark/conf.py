@@ -21,6 +21,9 @@ def session_conf(settings: SparkSettings, jars: tuple[str, ...] = ()) -> dict[st
         "spark.driver.memory": settings.driver_memory,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # the default asks the JVM half a dozen things for each expression, so that an error can name its Python line:
+        # building expressions took four times as long
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         **runtime_conf(settings),
     }
     if settings.is_local:

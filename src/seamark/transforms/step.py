@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pyarrow as pa
 
 from seamark.control import FailedKey, TableHead
@@ -36,6 +35,7 @@ from seamark.transforms.replay import replay_tables
 from seamark.transforms.run import StepRun, Work
 
 if TYPE_CHECKING:
+    import pandas as pd
     from pyspark.sql import DataFrame
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-import pandas as pd
 import pyarrow as pa
 
 from seamark.diffs.compute.merge import MergeColumn
@@ -18,7 +17,7 @@ def time_to_live(name: str, ttl: tuple[str, str | timedelta], columns: Sequence[
     """How long visits stay in the state, or an error that names what is wrong with it."""
     try:
         column, given = ttl
-        span = pd.Timedelta(given).to_pytimedelta()
+        span = _parsed(given)
     except (TypeError, ValueError):
         raise refused(
             name, f"ttl={ttl!r} is not a column and a span of time.", 'give ttl=("start_time", "30 days").'
@@ -40,9 +39,18 @@ def time_to_live(name: str, ttl: tuple[str, str | timedelta], columns: Sequence[
 def kept_marks(name: str, given: str | timedelta) -> timedelta:
     """How long marks are kept, or an error that names what is wrong with it."""
     try:
-        span: timedelta = pd.Timedelta(given).to_pytimedelta()
+        span: timedelta = _parsed(given)
     except (TypeError, ValueError):
         span = timedelta(0)
     if not span > timedelta(0):
         raise refused(name, f"keep_gone={given!r} is not a span of time that passes.", 'give keep_gone="400 days".')
+    return span
+
+
+def _parsed(given: str | timedelta) -> timedelta:
+    if type(given) is timedelta:  # those of pandas are some, too
+        return given
+    import pandas as pd
+
+    span: timedelta = pd.Timedelta(given).to_pytimedelta()
     return span

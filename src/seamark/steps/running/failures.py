@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-import pandas as pd
 import pyarrow as pa
 
 from seamark.control import FailedKey
@@ -13,6 +13,9 @@ from seamark.steps.rows.keys import KeyTypes, columns_of, key_texts, keys_of, va
 from seamark.steps.rows.pandas_rows import to_pandas
 from seamark.steps.rows.scope import AllKeys, KeyFrame, Scope, key_frame_holds
 from seamark.texts import storable
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Seconds to wait after the first, second, … failure: the next run tries again at once, then the pauses grow.
 PAUSES = (0.0, 60.0, 300.0, 1800.0, 7200.0, 21600.0)
@@ -53,6 +56,8 @@ def failed_once_more(
 
 def failure_frame(failed: Sequence[FailedKey], columns: Sequence[str], types: KeyTypes) -> pd.DataFrame:
     """Failed keys as people look at them: key columns, error, attempts, process_ts, retry_after."""
+    import pandas as pd  # it takes a quarter of a second to load: a process that shows a row does without
+
     entries = sorted(failed, key=lambda entry: entry.key)
     told = pd.DataFrame([_told(entry) for entry in entries], columns=["error", "attempts", "process_ts", "retry_after"])
     return told if not columns else pd.concat([to_pandas(_keys(entries, columns, types)), told], axis=1)
@@ -72,6 +77,8 @@ def _told(entry: FailedKey) -> dict[str, object]:
 
 
 def _moment(seconds: float) -> pd.Timestamp:
+    import pandas as pd
+
     return pd.Timestamp(seconds, unit="s", tz="UTC")
 
 

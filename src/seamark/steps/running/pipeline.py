@@ -7,9 +7,8 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import pandas as pd
 import pyarrow as pa
 
 from seamark.control import FailedKey, LiveRun, Position, TableHead, outputs_of_lease
@@ -32,6 +31,9 @@ from seamark.tables.read.source import TableSource
 from seamark.tables.schema.growth import grow_declared
 from seamark.tables.table import Table
 from seamark.texts import MOST_LOGGED, record_of, storable
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 log = logging.getLogger("seamark.run")
 
