@@ -35,7 +35,7 @@ def main() -> None:
     )
     console.print(f"  [dim]{time.perf_counter() - begun:.1f} s[/]")
 
-    chapter("Change a little", "One post is edited, one is new, one is written again as it was. (Spark starts now.)")
+    chapter("Change a little", "One post is edited, one is new, one is written again as it was.")
     edited = pd.DataFrame(
         {
             "post_id": [2, 5, 7],
@@ -50,14 +50,14 @@ def main() -> None:
     tell(posts.delete(pd.DataFrame({"post_id": [6, 99]})))
 
     chapter(
-        "The change records", "Both images of a correction are kept: whoever reads them can undo exactly what he did."
+        "The change records", "Both images of a correction are kept: whoever reads them can undo exactly what they did."
     )
     show_changes(posts)
 
     chapter("The rows, now and as they stood after record 5")
     show_rows(posts.rows(), posts.rows(as_of=5))
 
-    chapter("The chain", "Every block names its predecessor's hash; `seamark log posts` shows the same.")
+    chapter("The chain", "Every block names its predecessor's hash; `seamark log posts` shows all of it.")
     show_chain(ds, "posts")
 
     chapter("Run the step", "The feed is made of posts and profiles: all of it in the first run, and then nothing.")
@@ -69,7 +69,10 @@ def main() -> None:
     tell_run(ds.run())
     show_feed(feed)
 
-    chapter("Why does line 2 read so?", "The records behind a row; `seamark why feed post_id=2` shows the same.")
+    chapter(
+        "Why does line 2 read so?",
+        "The records behind a row; `seamark why feed post_id=2` shows them too, with their blocks.",
+    )
     show_origin(ds.why("feed", {"post_id": 2}))
 
     chapter("Proof", "Every byte is read again and compared with the chain, and the feed is computed once more.")
@@ -91,7 +94,7 @@ def tell(commit: sm.Commit | None) -> None:
     parts = [f"{commit.appended} new", f"{commit.corrected} corrected", f"{commit.retracted} retracted"]
     told = ", ".join(part for part in parts if not part.startswith("0 "))
     offsets = f"records {commit.first_offset}–{commit.last_offset}"
-    console.print(f"  [bold]{commit.table}[/]: {told} → {offsets}, block {commit.block_hashes[-1][-8:]}")
+    console.print(f"  [bold]{commit.table}[/]: {told} → {offsets}, block {commit.block_hashes[-1][:13]}")
 
 
 def tell_run(report: sm.RunReport) -> None:
@@ -147,7 +150,7 @@ def show_chain(ds: sm.DataStore, table: str) -> None:
     for block in reversed(ds.control.index.blocks(table)):
         offsets = "" if block.first_offset is None else f"{block.first_offset}–{block.last_offset}"
         moment = block.system_time.strftime("%H:%M:%S.%f")[:-3]
-        grid.add_row(str(block.sequence), block.kind, offsets, moment, f"…{block.hash[-8:]}")
+        grid.add_row(str(block.sequence), block.kind, offsets, moment, f"{block.hash[:13]}")
     console.print(grid)
 
 
@@ -162,7 +165,7 @@ def prove(ds: sm.DataStore, table: sm.Table) -> None:
     console.print("  Now one bit of one slice is flipped …")
     slice_.write_bytes(kept[:100] + bytes([kept[100] ^ 1]) + kept[101:])
     for finding in ds.verify(table.name).findings:
-        console.print(f"  [red]✘[/] {finding.kind} in block …{str(finding.block)[-8:]} of '{finding.table}'")
+        console.print(f"  [red]✘[/] {finding.kind} in block {str(finding.block)[:13]} of '{finding.table}'")
     slice_.write_bytes(kept)
     console.print(f"  … and put back: [green]{'✔ ok' if ds.verify().ok else '✘'}[/]")
 

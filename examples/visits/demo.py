@@ -57,7 +57,7 @@ def main() -> None:
     show_visits(clickhouse)
     check(clickhouse, visits)
 
-    chapter("Proof", "Every block is made again from the records and the state that it read.")
+    chapter("Proof", "Every run of the diff is made again from the records and the state that it read.")
     report = ds.verify(replay=True)
     console.print(
         f"  [green]✔[/] {report.blocks} blocks, {len(report.findings)} findings, {report.replayed} made again"

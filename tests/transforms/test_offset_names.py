@@ -5,6 +5,7 @@ import inspect
 import pytest
 
 import seamark as sm
+from seamark.errors import UnknownStep
 from seamark.steps.standing.offsets import OffsetTable
 
 pytestmark = pytest.mark.scenario("X107")
@@ -86,3 +87,12 @@ def test_keys_of_inputs_that_share_none_are_listed_whichever_changed(ds):
     assert keys(step, sm.RunConfig(limit=1)) == [(1, 3), (2, 3)]  # one group
     one.upsert([{"a": 3}])
     assert keys(step) == [(1, 3), (2, 3), (3, 1), (3, 2), (3, 3)]
+
+
+def test_a_step_that_nobody_knows_is_refused(blog):
+    offsets = blog.store.offset_table
+    with pytest.raises(UnknownStep, match=r"no step 'process_post'\. Hint: did you mean 'process_posts'"):
+        offsets.reset_offset("process_post")
+    with pytest.raises(UnknownStep, match="process_post"):
+        offsets.update_offset("process_post", "posts", 1.0)
+    assert offsets.get_statistics("process_post") == []

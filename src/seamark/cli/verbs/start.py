@@ -83,7 +83,7 @@ def _refuse_existing_files(folder: Path) -> None:
     existing = [name for name in TEMPLATE.values() if (folder / name).exists()]
     if existing:
         raise UsedWrongly(
-            f"{folder} has {', '.join(existing)} already. Nothing was written.",
+            f"{folder.absolute()} has {', '.join(existing)} already. Nothing was written.",
             hint="name another folder: `init` overwrites nothing.",
         )
 

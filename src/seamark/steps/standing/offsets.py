@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeAlias, TypedDict, TypeVar
 
 from seamark.clock import Clock
 from seamark.control import Backlog, Control, Position
+from seamark.errors import UnknownStep
 from seamark.steps.standing.own_rows import rows_under
 
 
@@ -103,14 +104,28 @@ class OffsetTable:
         A time means the last record of the newest commit before it; a commit at exactly that time is read again.
         """
         for step, _ in offsets:
+            if self._outputs():  # a program without steps may prepare those of another one
+                self._refuse_unknown(step)
             self._inputs_of(step)  # refuses a step that must read every record
         self._control.offsets.raise_to(offsets, self._outputs())
 
     def reset_offset(self, transformation_id: str, input_table_name: str | None = None) -> None:
         """Forget how far a step has come, on one input or on all: its next run computes all keys."""
+        self._refuse_unknown(transformation_id)
         inputs = self._inputs_of(transformation_id)
         outputs = self._outputs().get(transformation_id)
         self._control.offsets.reset(transformation_id, input_table_name, inputs, outputs)
+
+    def _refuse_unknown(self, step: str) -> None:
+        """Refuse a step that neither the program nor a position knows: its name is misspelt.
+
+        To do nothing would look like having done it.
+        """
+        declared = self._outputs()
+        if step not in declared:
+            known = {*declared, *(row.step for row in self._control.index.positions())}
+            if step not in known:
+                raise UnknownStep(step, sorted(known))
 
     def initialize_offsets_from_transform_meta(
         self, transformation_id: str, input_tables: Sequence[InputTable]
