@@ -223,7 +223,7 @@ def keys_of(*places: int) -> pa.Table:
 def test_many_keys_and_many_rows_are_left_to_spark(folded: sm.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = snapshot_at(folded.source, folded.head.offset)
     assert read_few(snapshot, keys_of(*range(20)), ["content"]) is not None
-    monkeypatch.setattr(few_rows, "FEW", 10)
+    monkeypatch.setattr(few_rows, "FEW_ROWS", 10)
     assert read_few(snapshot, keys_of(*range(20)), ["content"]) is None
     assert read_few(snapshot, None, ["content"]) is None
     assert read_few(snapshot, keys_of(*range(10)), ["content"]) is not None

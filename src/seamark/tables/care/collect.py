@@ -157,7 +157,7 @@ def _collect_bases(source: TableSource, remove: Callable[[Path], None], grace: f
 def _kept(source: TableSource, bases: list[BaseVersion], grace: float) -> set[int]:
     """The Delta versions of the bases to be kept."""
     log_of_base = DeltaLog(Path(source.base_folder))
-    replaced_at = [log_of_base.written(version.delta_version) for version in bases]
+    replaced_at = [log_of_base.written_at(version.delta_version) for version in bases]
     since = source.context.clock.now().timestamp() - grace
     for run in source.context.control.live.all():
         if run.is_alive and _may_read(source, run):

@@ -152,7 +152,7 @@ def _write(snapshot: Snapshot, head: TableHead, *, anew: bool) -> None:
     source, blocks, base = snapshot.source, snapshot.tail, snapshot.base
     log_of_base = DeltaLog(Path(source.base_folder))
     # Not from the cache: a cached frame belongs to the session that read it, and so would the write.
-    app = log_of_base.again(head.dataset_id) if anew else head.dataset_id
+    app = log_of_base.rewrite_app(head.dataset_id) if anew else head.dataset_id
     # The records of one commit are sorted by key: what a table begins with is its rows already, in order.
     in_order = base is None and snapshot.tail_commits == 1
     settings = _slice_by_slice(blocks) if in_order else {}
