@@ -247,7 +247,7 @@ def test_a_damaged_base_is_for_spark_to_explain(folded: sm.Table, ds: sm.DataSto
     for path in DeltaLog(Path(folded.source.base_folder)).files(snapshot.base.delta_version):
         path.write_bytes(b"PAR1 this is no file of ours PAR1")
     assert read_few(snapshot, keys_of(2), ["content"]) is None
-    with pytest.raises(sm.SeamarkError, match="Spark failed while it read the rows that stand"):
+    with pytest.raises(sm.SeamarkError, match="Spark failed while it read the current rows"):
         ds.table("posts").upsert(pa.table({"post_id": [2], "content": ["other"]}))
 
 

@@ -95,7 +95,7 @@ def _write_in_tasks(rows: DataFrame, folder: str) -> list[_File]:
     own_trouble = OWN_TROUBLE
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with own_trouble.told():
+        with own_trouble.marking():
             file = _write(folder, batches)
         if file is not None:
             values = [pa.array([file.path]), pa.array([file.rows]), pa.array([file.values])]

@@ -22,7 +22,7 @@ from seamark.steps.standing.known import Known
 from seamark.steps.standing.moves import Mode, Move
 from seamark.tables.context import TableContext
 from seamark.tables.schema.growth import grow_declared
-from seamark.tables.write.publish import begun_heads
+from seamark.tables.write.publish import new_chain_heads
 from seamark.transforms.backlog import Backlog, adopted, backlog_of
 from seamark.transforms.declare.spec import StepSpec
 from seamark.transforms.keys.handed_in import changed_rows, failed_among, handed_in_scope, key_rows
@@ -241,7 +241,7 @@ class Step:
         backlog = self._accepted(backlog_of(self._context, self.spec, known).checked(), config)
         ready = ready_tables(self._context, run.attempt.files, self.spec, self._makers(), known)
         if ready is not known:
-            begun = begun_heads(run.attempt.files)
+            begun = new_chain_heads(run.attempt.files)
             backlog = self._accepted(backlog_of(self._context, self.spec, ready).checked(begun.keys()), config)
         run.attempt.read_upto(self._context, backlog.pins)
         return adopted(self._context, backlog)

@@ -28,7 +28,7 @@ from seamark.steps.standing.diagnosis import STOPPED
 from seamark.steps.standing.moves import Mode
 from seamark.steps.standing.pins import Pin
 from seamark.tables.context import TableContext
-from seamark.tables.write.conflicts import until_first
+from seamark.tables.write.conflicts import retry_on_conflict
 from seamark.tables.write.publish import Writing, writing
 from seamark.texts import record_of
 
@@ -104,10 +104,10 @@ def attempt(
 def _until_it_is_first(run: Attempt, work: Callable[[Attempt], None]) -> None:
     def plan_again(error: SeamarkError, _number: int) -> None:
         if isinstance(error, StagedFilesGone):
-            run.files.begin_anew()
+            run.files.revive()
         log.info("step '%s' plans again: %s", run.report.step, error.message)
 
-    until_first(lambda: _do(run, work), (CommitConflict, PositionConflict, StagedFilesGone), plan_again)
+    retry_on_conflict(lambda: _do(run, work), (CommitConflict, PositionConflict, StagedFilesGone), plan_again)
 
 
 def _do(run: Attempt, work: Callable[[Attempt], None]) -> None:

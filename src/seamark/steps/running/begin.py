@@ -12,7 +12,7 @@ from seamark.steps.standing.known import Known
 from seamark.tables.context import TableContext
 from seamark.tables.read.source import TableSource
 from seamark.tables.schema.growth import grow_declared
-from seamark.tables.write.publish import Writing, begun_heads, plan_unwritten
+from seamark.tables.write.publish import Writing, new_chain_heads, plan_unwritten
 from seamark.tables.write.transaction import Transaction
 
 Makers = Mapping[str, Maker]
@@ -28,11 +28,11 @@ def ready_tables(context: TableContext, run: Writing, maker: Maker, makers: Make
     """
     if grow_declared(all_tables(maker), known.heads):
         known = Known.of(context)
-    run.begins.clear()  # those of an earlier attempt of the run, which planned on other heads
+    run.new_chains.clear()  # those of an earlier attempt of the run, which planned on other heads
     heads = dict(known.heads)
     for source in maker.sources.values():
         _begin(context, run, source, makers, heads)
-    return replace(known, heads=heads) if run.begins else known
+    return replace(known, heads=heads) if run.new_chains else known
 
 
 def all_tables(maker: Maker) -> list[TableSource]:
@@ -55,5 +55,5 @@ def _begin(
     else:
         ids = {table: heads[table].dataset_id for table in maker.sources}
         part.draft(DatasetKind.DERIVATIVE, maker.definition.set_transform(ids))
-    run.begins += beginning.drafts
-    heads.update(begun_heads(run))
+    run.new_chains += beginning.drafts
+    heads.update(new_chain_heads(run))

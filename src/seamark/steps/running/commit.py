@@ -31,9 +31,9 @@ from seamark.tables.write.publish import (
     Planned,
     Progress,
     Writing,
-    begun_heads,
     data_slice,
     later,
+    new_chain_heads,
 )
 from seamark.tables.write.slices import OpCounts
 from seamark.tables.write.stage import StagedChange
@@ -145,7 +145,7 @@ def change_of(
     if left_alone is not None and left_alone.num_rows and left_alone.column_names:
         standing = standing.anti_join(LocalFrame(left_alone), by_name(left_alone.column_names), session)
     if few and standing.in_memory is not None:
-        known = compare_local.StandingRows.of_rows(output.schema, standing.in_memory)
+        known = compare_local.StandingRows.from_rows(output.schema, standing.in_memory)
         return LocalChange(compare_local.replaced(output.schema, _concat(output, local), known))
     new = compare.refuse_doubled(output.schema, _union(output, rows))
     return FrameChange(compare.replaced(output.schema, new, standing.drop(OFFSET).to_spark(session)))
@@ -233,7 +233,7 @@ class Committer:
 
     def _new_definition(self, planned: Planned) -> SetTransform | None:
         """The step's definition as an event, if the chain does not have it yet."""
-        heads = {**self._context.control.index.heads(), **begun_heads(self._run)}
+        heads = {**self._context.control.index.heads(), **new_chain_heads(self._run)}
         ids = {table: heads[table].dataset_id for table in self._maker.sources}
         standing = planned.state.transform if planned.state else None
         if standing is not None and is_same(standing, self._maker.definition, ids):

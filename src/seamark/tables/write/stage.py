@@ -49,7 +49,7 @@ _SLICE_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class StagedChange:
-    """The slices of a change, in order, how many records of each kind they hold, and the time that they were given."""
+    """The slices of a change, in order, how many records of each kind they hold, and their commit time."""
 
     slices: tuple[SliceInfo, ...]
     counts: OpCounts
@@ -58,12 +58,11 @@ class StagedChange:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a change goes: the table, the folder its slices are staged in, its first offset, and how to tell its time.
+    """Where a change goes: the table, the folder its slices are staged in, its first offset, and its commit time.
 
-    The time is asked for as late as can be, when the records have been computed: it is the commit's, not the start's.
+    `commit_time` is called as late as possible, after the records are computed, not when the run starts.
     Records of a keyed table are in the order of its key. For an append-only one `order` names the columns to sort by,
-    which together tell every record from every other; they need not be the table's. Without it records stay as they
-    come.
+    which must be unique together, and need not be the table's. Without it records keep their order.
     """
 
     table: str
@@ -87,7 +86,7 @@ def stage_local(target: Target, records: pa.Table) -> StagedChange:
     if places is not None:
         keys = take_records(records.select(list(target.sorted_by)), places)
         refuse_doubled_key(target.table, doubled_key(target.schema, keys))
-    # The bytes are counted first and the records picked slice by slice: all of them sorted would be a second copy.
+    # Records are picked slice by slice, after counting bytes: sorting all of them at once would be a second copy.
     ops, values = records.column(OP).to_numpy(), bytes_of_rows(records.select(list(target.schema.names)))
     if places is not None:
         ops, values = ops[places.to_numpy()], values[places.to_numpy()]
@@ -121,7 +120,7 @@ def stage_nothing(target: Target) -> StagedChange:
 def _write_runs(target: Target, records: DataFrame) -> list[Run]:
     """Let every task write what it computed as a sorted run."""
     schema, folder = target.schema, str(target.folder / "runs")
-    # Made here and not by the tasks: one that goes on after its job has failed must not bring the folder back.
+    # Created here, not by the tasks: a task that outlives its failed job must not create the removed folder again.
     Path(folder).mkdir(parents=True, exist_ok=True)
     if target.sorted_by:
         records = records.sortWithinPartitions(*[quoted(name) for name in target.sorted_by])
@@ -132,7 +131,7 @@ def _write_runs(target: Target, records: DataFrame) -> list[Run]:
         from pyspark import TaskContext
 
         task = TaskContext.get()
-        with own_trouble.told():
+        with own_trouble.marking():
             run = write_run(batches, folder, schema, task.partitionId() if task else 0)
         if run is not None:
             ops = run.counts
@@ -154,7 +153,7 @@ def _refuse_nulls(target: Target, runs: Sequence[Run]) -> None:
 def _write_slices(
     context: TableContext, target: Target, pieces: list[list[Stretch]], moment: datetime
 ) -> list[SliceInfo]:
-    """Let one task a slice merge its stretches of the runs and write them."""
+    """Write the slices in Spark, one task per slice, each merged from its stretches of the runs."""
     schema, folder, sorted_by = target.schema, target.folder, target.sorted_by
     starts = [target.first_offset]
     for piece in pieces:
@@ -165,7 +164,7 @@ def _write_slices(
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for place in batch.column(0).to_pylist():
-                with own_trouble.told():
+                with own_trouble.marking():
                     done = _write_one(schema, sorted_by, folder, pieces[place], starts[place], moment, place)
                 yield done
 
@@ -215,12 +214,12 @@ def _one_row(columns: str, values: list[object]) -> pa.RecordBatch:
 
 
 def refuse_doubled_key(table: str, key: object) -> None:
-    """Refuse a change in which a key stands twice."""
+    """Raise `DuplicateKey` for the key that a change has twice, if there is one."""
     if key is not None:
         raise DuplicateKey(
             f"table '{table}': the key {_shown(key)} is in the frame more than once.",
             outcome=NOTHING_WRITTEN,
-            hint="keep one row a key, for instance with dropDuplicates or a window function.",
+            hint="keep one row per key, for instance with dropDuplicates or a window function.",
         )
 
 
