@@ -13,9 +13,9 @@ from seamark.ledger.verify import VerifyReport
 from seamark.steps.rows.changed_rows import changed_keys_of
 from seamark.steps.rows.changelist import ChangeList, KeyFrames, Recipe, is_known_empty, not_read
 from seamark.steps.running.attempt import Attempt, attempt
-from seamark.steps.running.begin import Makers, all_tables, ready_tables
 from seamark.steps.running.failures import failure_frame
 from seamark.steps.running.observe import OnBatch, silent
+from seamark.steps.running.prepare import Makers, all_tables, prepare_tables
 from seamark.steps.running.report import StepPlan, StepReport
 from seamark.steps.running.run_config import OnChange, RunConfig
 from seamark.steps.standing.known import Known
@@ -239,7 +239,7 @@ class Step:
         """The step with its tables ready and its inputs pinned. Refusals come before anything is written."""
         known = Known.of(self._context)
         backlog = self._accepted(backlog_of(self._context, self.spec, known).checked(), config)
-        ready = ready_tables(self._context, run.attempt.files, self.spec, self._makers(), known)
+        ready = prepare_tables(self._context, run.attempt.files, self.spec, self._makers(), known)
         if ready is not known:
             begun = new_chain_heads(run.attempt.files)
             backlog = self._accepted(backlog_of(self._context, self.spec, ready).checked(begun.keys()), config)

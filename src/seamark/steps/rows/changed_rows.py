@@ -1,4 +1,4 @@
-"""The keys that a step has changed in its outputs, found when somebody looks."""
+"""The keys that a step has changed in its outputs, computed only when they are read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def changed_keys_of(output: TableSource, after: int | None, upto: int | None) -> Recipe:
-    """The keys of an output that its records after one and up to another are about, found when somebody looks."""
+    """A recipe for the distinct keys in an output's records with after < offset <= upto."""
 
     def make() -> Any:
         key = list(output.schema.key)

@@ -12,7 +12,7 @@ from seamark.steps.standing.moves import NOTHING_NEW, Mode, Move
 
 FAILED = "failed"  # the outcome of a run that failed as a whole
 STOPPED = "stopped"  # the outcome of a run that somebody stopped before it was done
-QUIET_SECONDS = 3600.0  # an offset older than this is worth a word, even if nothing is pending
+QUIET_SECONDS = 3600.0  # an offset older than this is worth mentioning, even if nothing is pending
 _PARTIAL_MODES = frozenset(mode for mode in Mode if mode.leaves_records)
 
 
@@ -112,7 +112,9 @@ def likely_cause(facts: StepFacts) -> Cause:
         return Cause.FAILING
     if facts.pending_records:
         return Cause.NOT_RUN if facts.lacks_position else Cause.TOO_SLOW
-    if facts.next_move.mode.takes_all_keys:  # a new output, say, or a pass that was cut off behind its last record
+    if (
+        facts.next_move.mode.takes_all_keys
+    ):  # for instance a new output, or a pass that was interrupted after its last record
         return Cause.ALL_KEYS
     if facts.offset_age_seconds is not None and facts.offset_age_seconds >= QUIET_SECONDS:
         return Cause.NO_NEW_DATA

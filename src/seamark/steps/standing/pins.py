@@ -1,4 +1,4 @@
-"""How far a run reads its inputs, and what of them a step has not incorporated."""
+"""Pins, how far a run reads its inputs, and what is pending: what a step has not incorporated up to there."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """What an input has that a step has not incorporated."""
+    """The records of an input, up to a pin, that a step has not incorporated yet."""
 
     pin: Pin
     position: Position | None

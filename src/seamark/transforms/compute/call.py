@@ -17,7 +17,7 @@ from seamark.errors import BadOutput, BadValue, DuplicateKey, FrameMismatch, Nul
 from seamark.spark.causes import SPARK_ERRORS, mark, raised_text
 from seamark.spark.frames import arrow_rows
 from seamark.steps.rows.fetch import OFFSET
-from seamark.steps.rows.scope import AllKeys, KeyRange, KeyValues, Scope, filter_rows, held_rows, outside
+from seamark.steps.rows.scope import AllKeys, KeyRange, KeyValues, Scope, filter_rows, held_rows, rows_outside
 from seamark.steps.running.blame import KeyTrouble, blamed
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
@@ -201,7 +201,7 @@ def check_scope(shape: Shape, output: TableSource, rows: DataFrame, scope: Scope
         return SparkFrame(rows)
     if not shape.shares_all_keys:
         return _with_whole_keys(output, rows, scope)
-    foreign = arrow_rows(outside(scope, rows, output).limit(1))
+    foreign = arrow_rows(rows_outside(scope, rows, output).limit(1))
     if foreign.num_rows:
         key = {name: foreign.column(name)[0].as_py() for name in output.schema.key}
         raise _outside_error(shape, output, key, None)
