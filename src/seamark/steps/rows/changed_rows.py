@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from seamark.steps.rows.changelist import Recipe
 from seamark.steps.rows.fetch import read_interval
@@ -10,9 +10,6 @@ from seamark.steps.rows.pandas_rows import to_pandas
 from seamark.tables.ordering import distinct
 from seamark.tables.read.records import read_changes
 from seamark.tables.read.source import TableSource
-
-if TYPE_CHECKING:
-    pass
 
 
 def changed_keys_of(output: TableSource, after: int | None, upto: int | None) -> Recipe:
@@ -22,8 +19,8 @@ def changed_keys_of(output: TableSource, after: int | None, upto: int | None) ->
         key = list(output.schema.key)
         blocks = output.context.control.index.slices(output.name, after=after, upto=upto)
         found = read_interval(output, blocks, key)
-        if hasattr(found, "rows"):
-            return to_pandas(distinct(found.rows.select(key)))
+        if found.in_memory is not None:
+            return to_pandas(distinct(found.in_memory.select(key)))
         return read_changes(output, after=after, upto=upto).select(*key).distinct()
 
     return Recipe(make)
