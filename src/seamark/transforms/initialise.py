@@ -63,7 +63,7 @@ def _processed_up_to(context: TableContext, backlog: Backlog, entry: Pending, st
     """The newest commit of an input before its first record that is not known to be processed, or None."""
     pinned = Covered(entry.table, entry.pin.dataset_id, entry.pin.block_hash, entry.pin.sequence, entry.pin.offset)
     if entry.pin.offset is None:
-        return pinned  # there is nothing in it that could have been missed
+        return pinned  # no record in it could have been missed
     first = _first_unprocessed(context, backlog, entry, standing)
     blocks = context.control.index.slices(entry.table, after=None, upto=entry.pin.offset)
     if first is None:

@@ -57,7 +57,7 @@ class Worker:
     outputs: tuple[tuple[str, TableSchema], ...]
     answer: pa.Schema
     own_trouble: OwnTrouble
-    may_lack_keys: bool = False  # whether a returned row without a key is nobody's, and not a mistake
+    may_lack_keys: bool = False  # whether a returned row without a key is dropped instead of refused
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The function's rows for all keys of a task, and a line for each key that it fails on."""

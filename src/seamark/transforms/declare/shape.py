@@ -63,7 +63,7 @@ class Shape:
 
     @cached_property
     def primary(self) -> Input:
-        """The first input that is not looked up: references hang on its columns."""
+        """The first input that is not looked up: references are joined to its columns."""
         return next(i for i in self.inputs if not i.is_reference)
 
     @cached_property
