@@ -107,12 +107,6 @@ def has_made_rows(maker: Maker, heads: Mapping[str, TableHead]) -> bool:
     return any(head is not None and head.last_offset is not None for head in found)
 
 
-def refuse_older_program(maker: Maker, pins: Iterable[Pin], heads: Mapping[str, TableHead]) -> None:
-    """Refuse a step that was declared before one of its tables grew: the changes in a new column would be lost."""
-    if (refusal := outgrown_program(maker, pins, heads)) is not None:
-        raise refusal
-
-
 def outgrown_program(maker: Maker, pins: Iterable[Pin], heads: Mapping[str, TableHead]) -> SchemaChangeRefused | None:
     """The refusal of a step that was declared before one of its tables grew; None if it knows all columns.
 
