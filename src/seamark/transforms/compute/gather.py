@@ -13,6 +13,7 @@ from seamark.steps.rows.fetch import OFFSET, read_for
 from seamark.steps.rows.scope import AllKeys, KeyRange, KeyValues, Scope, rows_within
 from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame, quoted
 from seamark.tables.ordering import comparable, distinct
+from seamark.tables.read.in_process import row_schema
 from seamark.tables.read.rows import read_images
 from seamark.tables.read.source import TableSource
 from seamark.tables.schema.table_schema import Column as TableColumn
@@ -126,17 +127,13 @@ def _rows_of_values(source: TableSource, values: pa.Table, upto: int | None, loa
     mine = [key in wanted for key in comparable(loaded.records.select(values.column_names))]
     records = loaded.records.filter(pa.array(mine, pa.bool_()))
     live = records.filter(pc.not_equal(records.column("op"), int(Op.RETRACT))).drop_columns(["op"])
-    rows = live.rename_columns([OFFSET, *source.schema.names]).cast(_nothing(source).rows.schema)
+    rows = live.rename_columns([OFFSET, *source.schema.names]).cast(row_schema(source, source.schema.names))
     if missing.num_rows == 0 or upto is None:
         return LocalFrame(rows)
     others = read_for(source, KeyValues(missing), upto).in_memory
     if others is not None:
         return LocalFrame(pa.concat_tables([rows, others]))
     return read_for(source, KeyValues(values), upto)
-
-
-def _nothing(source: TableSource) -> LocalFrame:
-    return LocalFrame(pa.schema([pa.field(OFFSET, pa.int64()), *source.schema.arrow]).empty_table())
 
 
 def _rows_with_keys(shape: Shape, scope: Scope, read: Mapping[str, int | None]) -> SparkFrame:
@@ -171,7 +168,7 @@ def _reference_rows(
         return rows if isinstance(scope, AllKeys | KeyRange) else _named_rows(rows, reference, primary)
     values = named_values(primary.in_memory, reference.join_keys, source)
     if values.num_rows == 0 or upto is None:
-        return _nothing(source)
+        return LocalFrame(row_schema(source, source.schema.names).empty_table())
     return _rows_of_values(source, values, upto, loaded)
 
 
