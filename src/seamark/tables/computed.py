@@ -20,8 +20,8 @@ from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame
 from seamark.tables.frames import as_it_stands
 from seamark.tables.schema.table_schema import TableSchema
 from seamark.tables.small import fits_on_driver, small_rows
-from seamark.tables.write.publish import writing
 from seamark.tables.write.slices import row_groups
+from seamark.tables.write.writing import writing
 
 _FILE_COLUMNS = "path string, rows long, values long"
 

@@ -22,8 +22,8 @@ from seamark.steps.past.history import PastCommit, past_commits, stored_source
 from seamark.steps.past.replay_compare import Difference, Skipped, first_difference
 from seamark.tables.context import TableContext
 from seamark.tables.read.source import TableSource
-from seamark.tables.write.publish import writing
 from seamark.tables.write.stage import StagedChange, Target
+from seamark.tables.write.writing import writing
 
 T = TypeVar("T")
 

@@ -29,7 +29,7 @@ from seamark.steps.standing.moves import Mode
 from seamark.steps.standing.pins import Pin
 from seamark.tables.context import TableContext
 from seamark.tables.write.conflicts import retry_on_conflict
-from seamark.tables.write.publish import Writing, writing
+from seamark.tables.write.writing import Writing, writing
 from seamark.texts import record_of
 
 log = logging.getLogger("seamark.run")

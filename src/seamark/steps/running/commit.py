@@ -27,17 +27,11 @@ from seamark.tables.read.source import TableSource
 from seamark.tables.small import fits_on_driver
 from seamark.tables.write import compare, compare_local
 from seamark.tables.write.change import Change, FrameChange, LocalChange, NoRecords, appended_rows
-from seamark.tables.write.publish import (
-    Planned,
-    Progress,
-    Writing,
-    data_slice,
-    later,
-    new_chain_heads,
-)
+from seamark.tables.write.publish import Planned, Progress, data_slice, later, new_chain_heads
 from seamark.tables.write.slices import OpCounts
 from seamark.tables.write.stage import StagedChange
 from seamark.tables.write.transaction import TablePart, Transaction
+from seamark.tables.write.writing import Writing
 
 MakeChange = Callable[[int | None], Change]
 """From the last record of an output, or None while it is empty, to the records that follow it."""

@@ -12,8 +12,9 @@ from seamark.steps.standing.known import Known
 from seamark.tables.context import TableContext
 from seamark.tables.read.source import TableSource
 from seamark.tables.schema.growth import grow_declared
-from seamark.tables.write.publish import Writing, new_chain_heads, plan_unwritten
+from seamark.tables.write.publish import new_chain_heads, plan_unwritten
 from seamark.tables.write.transaction import Transaction
+from seamark.tables.write.writing import Writing
 
 Makers = Mapping[str, Maker]
 """The step that writes each derived table."""

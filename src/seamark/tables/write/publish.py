@@ -44,8 +44,7 @@ from seamark.ledger.objects import ChainFiles
 from seamark.tables.context import TableContext
 from seamark.tables.schema.table_schema import TableSchema
 from seamark.tables.write.slices import OpCounts, SliceInfo
-from seamark.tables.write.writing import Writing as Writing
-from seamark.tables.write.writing import writing as writing
+from seamark.tables.write.writing import Writing
 
 log = logging.getLogger("seamark.commit")
 

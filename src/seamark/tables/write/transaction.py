@@ -14,17 +14,10 @@ from seamark.tables.context import TableContext
 from seamark.tables.read.source import TableSource
 from seamark.tables.schema.table_schema import refuse_old_schema
 from seamark.tables.write.change import Change, stage_change
-from seamark.tables.write.publish import (
-    Planned,
-    Progress,
-    Writing,
-    begin_chain,
-    declare_schema,
-    plan_table,
-    publish,
-)
+from seamark.tables.write.publish import Planned, Progress, begin_chain, declare_schema, plan_table, publish
 from seamark.tables.write.slices import OpCounts
 from seamark.tables.write.stage import StagedChange, Target
+from seamark.tables.write.writing import Writing
 
 Added = Mapping[str, tuple[int | None, int | None]]
 """The records that a commit added to each table that it wrote, as (after, upto]."""

@@ -14,9 +14,10 @@ from seamark.tables.read.source import TableSource
 from seamark.tables.schema.growth import commit_growth, grow_part
 from seamark.tables.write.change import Change
 from seamark.tables.write.conflicts import until_committed
-from seamark.tables.write.publish import Planned, add_data, writing
+from seamark.tables.write.publish import Planned, add_data
 from seamark.tables.write.stage import StagedChange
 from seamark.tables.write.transaction import TablePart, Transaction
+from seamark.tables.write.writing import writing
 
 
 @dataclass(frozen=True, slots=True)
