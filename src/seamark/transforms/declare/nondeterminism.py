@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from seamark.tables.frames import is_spark
 from seamark.transforms.declare.spec import StepSpec
 
 log = logging.getLogger("seamark.run")
@@ -47,7 +48,7 @@ def nondeterministic_expressions(frames: Sequence[Any]) -> list[str]:
     """The expressions in the frames' plans that return another value each time."""
     found: dict[str, None] = {}
     for frame in frames:
-        if hasattr(frame, "explain") and hasattr(frame, "mapInArrow"):
+        if is_spark(frame):
             text = io.StringIO()
             with contextlib.redirect_stdout(text):
                 frame.explain(extended=True)

@@ -16,7 +16,7 @@ from seamark.steps.rows.fetch import OFFSET
 from seamark.steps.rows.keys import columns_of, key_texts
 from seamark.steps.rows.scope import KeyFrame, KeyValues, Scope
 from seamark.tables.frame import CheckedFrame, LocalFrame, Session, SparkFrame, quoted
-from seamark.tables.frames import check_frame
+from seamark.tables.frames import check_frame, is_spark
 from seamark.tables.ordering import distinct
 from seamark.tables.read.choice import KeyChoice, choose_values
 from seamark.tables.read.rows import read_images
@@ -150,7 +150,7 @@ def _names(frame: Any) -> Sequence[str]:
 
 
 def _has_rows(frame: Any) -> bool:
-    if hasattr(frame, "mapInArrow"):
+    if is_spark(frame):
         return frame.limit(1).count() > 0
     return len(frame) > 0
 
