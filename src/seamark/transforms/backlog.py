@@ -169,7 +169,10 @@ def _unfinished(checkpoint: Checkpoint | None, spec: StepSpec, positions: Mappin
 
 
 def _rows(context: TableContext, spec: StepSpec, pending: Sequence[Pending]) -> int:
-    """About how many rows the inputs have: what was folded, and what came after it."""
+    """About how many rows the inputs have, without reading any: those of the newest base, or all records without one.
+
+    Records after the base are not counted, so that it may be too low. Zero if nothing is pending.
+    """
     waiting = sum(entry.records for entry in pending)
     if waiting == 0:
         return 0
