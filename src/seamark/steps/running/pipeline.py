@@ -26,7 +26,7 @@ from seamark.steps.standing.moves import Mode, Move
 from seamark.steps.standing.own_rows import adopt_rows, adoptable
 from seamark.tables.care.chain_facts import takes_once_as
 from seamark.tables.context import TableContext
-from seamark.tables.kinds import kind_of
+from seamark.tables.kinds import DIFF, kind_of
 from seamark.tables.read.source import TableSource
 from seamark.tables.schema.growth import grow_declared
 from seamark.tables.table import Table
@@ -156,11 +156,12 @@ class Pipeline:
 
     def _refuse_foreign_diff(self, name: str) -> None:
         """Refuse to move the offsets of a diff that another program declares: its state would hold records twice."""
-        head = self._context.control.index.head(f"{name}_state")
-        if head is None or head.transform_block is None:
-            return
-        if takes_once_as(self._context.files(head.table).block(head.transform_block).event, name):
-            raise moved_offsets_of_diff(name)
+        for table in kind_of(DIFF).fills(name, ()):
+            head = self._context.control.index.head(table)
+            if head is None or head.transform_block is None:
+                continue
+            if takes_once_as(self._context.files(table).block(head.transform_block).event, name):
+                raise moved_offsets_of_diff(name)
 
     def outputs_keys(self) -> dict[str, str]:
         """The outputs of each step, as the control database names them."""
