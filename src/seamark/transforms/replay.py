@@ -22,7 +22,7 @@ from seamark.tables.frame import CheckedFrame, LocalFrame, Session, by_name
 from seamark.tables.kinds import kind_of
 from seamark.tables.read.source import TableSource
 from seamark.tables.write.change import stage_change
-from seamark.tables.write.stage import StagedChange, Target, stage_nothing
+from seamark.tables.write.stage import SliceTarget, StagedChange, stage_nothing
 from seamark.transforms.compute.call import Results, call
 from seamark.transforms.compute.gather import Gathered, gather
 from seamark.transforms.compute.isolate import compute_isolating
@@ -49,7 +49,7 @@ class _Recipe:
 def replay_tables(context: TableContext, spec: StepSpec, heads: Mapping[str, TableHead]) -> VerifyReport:
     """Compute the commits of a step's tables again, oldest first, until one gives other records than it wrote."""
 
-    def again(output: TableSource, commit: PastCommit, target: Target, shared: Shared) -> StagedChange | None:
+    def again(output: TableSource, commit: PastCommit, target: SliceTarget, shared: Shared) -> StagedChange | None:
         recipe, checkpoint = _recipe(context, spec, commit), commit.checkpoint
         if recipe is None or checkpoint is None:
             return None
@@ -111,7 +111,7 @@ def _recompute_commit(
 
 
 def _stage_output(
-    spec: StepSpec, recipe: _Recipe, made: _Recomputed, output: TableSource, commit: PastCommit, target: Target
+    spec: StepSpec, recipe: _Recipe, made: _Recomputed, output: TableSource, commit: PastCommit, target: SliceTarget
 ) -> StagedChange:
     """Stage one output's part of what a commit computed."""
     if spec.keys_table is not None and output.name == spec.keys_table.name:

@@ -26,7 +26,14 @@ from seamark.tables.schema.convert import misfit_in
 from seamark.tables.small import fits_on_driver, small_rows
 from seamark.tables.write import compare, compare_local
 from seamark.tables.write.slices import OP
-from seamark.tables.write.stage import StagedChange, Target, refuse_doubled_key, stage_frame, stage_local, stage_nothing
+from seamark.tables.write.stage import (
+    SliceTarget,
+    StagedChange,
+    refuse_doubled_key,
+    stage_frame,
+    stage_local,
+    stage_nothing,
+)
 
 VERSIONS_PER_ROW = 4  # so many times as many versions as rows may be read by the driver
 
@@ -168,7 +175,7 @@ def spark_errors_explained(
         ) from error
 
 
-def stage_change(source: TableSource, target: Target, change: Change) -> StagedChange:
+def stage_change(source: TableSource, target: SliceTarget, change: Change) -> StagedChange:
     """Write the slices of a change to the run's folder."""
     if isinstance(change, NoRecords):
         return stage_nothing(target)

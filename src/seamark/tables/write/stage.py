@@ -57,7 +57,7 @@ class StagedChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class SliceTarget:
     """Where a change goes: the table, the folder its slices are staged in, its first offset, and its commit time.
 
     `commit_time` is called as late as possible, after the records are computed, not when the run starts.
@@ -79,7 +79,7 @@ class Target:
         return record_order(self.schema) or self.order
 
 
-def stage_local(target: Target, records: pa.Table) -> StagedChange:
+def stage_local(target: SliceTarget, records: pa.Table) -> StagedChange:
     """Stage records that are in memory."""
     records = in_one_piece(records)
     places = sorted_places(target.sorted_by, records)
@@ -98,7 +98,7 @@ def stage_local(target: Target, records: pa.Table) -> StagedChange:
     return StagedChange(tuple(slices), OpCounts.of(records.column(OP)), moment)
 
 
-def stage_frame(context: TableContext, target: Target, records: DataFrame) -> StagedChange:
+def stage_frame(context: TableContext, target: SliceTarget, records: DataFrame) -> StagedChange:
     """Stage records that Spark computes, once."""
     runs = _write_runs(target, records)
     _refuse_nulls(target, runs)
@@ -112,12 +112,12 @@ def stage_frame(context: TableContext, target: Target, records: DataFrame) -> St
     return StagedChange(tuple(_write_slices(context, target, pieces, moment)), counts, moment)
 
 
-def stage_nothing(target: Target) -> StagedChange:
+def stage_nothing(target: SliceTarget) -> StagedChange:
     """A change without records."""
     return StagedChange((), OpCounts(), target.commit_time())
 
 
-def _write_runs(target: Target, records: DataFrame) -> list[Run]:
+def _write_runs(target: SliceTarget, records: DataFrame) -> list[Run]:
     """Let every task write what it computed as a sorted run."""
     schema, folder = target.schema, str(target.folder / "runs")
     # Created here, not by the tasks: a task that outlives its failed job must not create the removed folder again.
@@ -146,12 +146,12 @@ def _write_runs(target: Target, records: DataFrame) -> list[Run]:
     return sorted(runs, key=lambda run: run.order)
 
 
-def _refuse_nulls(target: Target, runs: Sequence[Run]) -> None:
+def _refuse_nulls(target: SliceTarget, runs: Sequence[Run]) -> None:
     refuse_nulls(target.table, {name: sum(run.nulls[name] for run in runs) for name in target.schema.required})
 
 
 def _write_slices(
-    context: TableContext, target: Target, pieces: list[list[Stretch]], moment: datetime
+    context: TableContext, target: SliceTarget, pieces: list[list[Stretch]], moment: datetime
 ) -> list[SliceInfo]:
     """Write the slices in Spark, one task per slice, each merged from its stretches of the runs."""
     schema, folder, sorted_by = target.schema, target.folder, target.sorted_by

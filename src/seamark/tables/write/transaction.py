@@ -16,7 +16,7 @@ from seamark.tables.schema.table_schema import refuse_old_schema
 from seamark.tables.write.change import Change, stage_change
 from seamark.tables.write.publish import Planned, Progress, begin_chain, declare_schema, plan_table, publish
 from seamark.tables.write.slices import OpCounts
-from seamark.tables.write.stage import StagedChange, Target
+from seamark.tables.write.stage import SliceTarget, StagedChange
 from seamark.tables.write.writing import Writing
 
 Added = Mapping[str, tuple[int | None, int | None]]
@@ -94,7 +94,7 @@ class TablePart:
 
     def stage(self, change: Change) -> StagedChange:
         """Compute the slices of a change and write them to the run's folder."""
-        target = Target(
+        target = SliceTarget(
             table=self.source.name,
             schema=self.source.schema,
             folder=self._transaction.run.folder_of(self.source.name),
