@@ -89,7 +89,7 @@ def _first_unprocessed(context: TableContext, backlog: Backlog, entry: Pending, 
 
 
 def _spoken_keys(shape: Shape, source: Input, changes: ChangedBlocks, read: Mapping[str, int | None]) -> DataFrame:
-    """Each record of an input with each key that it speaks for."""
+    """Each record of an input with each key that it leads to."""
     if not source.is_reference:
         records = read_slices(source.source, changes.blocks)
         return records.select(*[F.col(quoted(name)) for name in shape.keys], F.col(LAST))

@@ -88,7 +88,7 @@ class Shape:
 
     @cached_property
     def group(self) -> tuple[str, ...]:
-        """The columns of the groups by which all keys are gone through in ranges; empty if there is one group only."""
+        """The columns by which all keys are cut into ranges of groups; empty if there is one group only."""
         if self.looked_up:
             return self.keys
         return next((group for i in self.plain if (group := self.group_of(i))), ())

@@ -23,7 +23,7 @@ from seamark.tables.read.rows import read_images
 from seamark.tables.read.source import TableSource
 from seamark.transforms.declare.shape import Input, Shape, is_exact_number
 
-FIRST, LAST = "its first", "offset"  # beside each key: the first and the last record that speak for it
+FIRST, LAST = "its first", "offset"  # beside each key: the first and the last record that lead to it
 
 
 @dataclass(frozen=True)
