@@ -69,9 +69,9 @@ def test_a_mark_is_no_text_that_anybody_could_have_written():
     assert mark("doubled key").startswith("seamark ")
     assert len(mark("doubled key").split()[1]) >= 12
     told = r"^seamark \w{12}: trouble of its own: OSError: \[Errno 28\] full$"
-    with pytest.raises(RuntimeError, match=told), OWN_TROUBLE.told():
+    with pytest.raises(RuntimeError, match=told), OWN_TROUBLE.marking():
         raise OSError(28, "full")
-    with pytest.raises(ValueError, match="a row"), OWN_TROUBLE.told():
+    with pytest.raises(ValueError, match="a row"), OWN_TROUBLE.marking():
         raise ValueError("a row")
 
 

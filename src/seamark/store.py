@@ -177,7 +177,7 @@ class DataStore:
     def transform(
         self, inputs: Sequence[InputLike], outputs: Sequence[TableOrName], **options: Any
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """A decorator that makes a function a step: it takes a frame an input and returns a frame an output.
+        """A decorator that makes a function a step: it takes one frame per input and returns one per output.
 
         The options are those of `BatchTransform`.
         """

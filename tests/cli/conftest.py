@@ -22,7 +22,8 @@ from seamark.control import Position, RunRecord
 from seamark.ledger import DatasetKind, ExecuteTransform, ExecuteTransformInput, SetTransform
 from seamark.ledger.chain import ChainDraft
 from seamark.ledger.transform import SqlQueryStep, TransformInput, TransformSql
-from seamark.tables.write.publish import Progress, begin_chain, declare_schema, plan_table, publish, writing
+from seamark.tables.write.publish import Progress, begin_chain, declare_schema, plan_table, publish
+from seamark.tables.write.writing import writing
 
 PIPELINE = """\
 import seamark as sm

@@ -15,8 +15,9 @@ from seamark.clock import commit_time
 from seamark.control import FailedKey, RunRecord
 from seamark.ledger import DatasetKind, ExecuteTransform, ExecuteTransformInput
 from seamark.ledger.chain import ChainDraft
-from seamark.tables.write.publish import begin_chain, data_slice, declare_schema, plan_table, publish, writing
+from seamark.tables.write.publish import begin_chain, data_slice, declare_schema, plan_table, publish
 from seamark.tables.write.slices import write_slice
+from seamark.tables.write.writing import writing
 
 INPUTS = ["orders_of_all_customers", "customers_with_their_regions", "exchange_rates_by_day", "returned_parcels"]
 

@@ -20,7 +20,8 @@ from seamark.ledger import (
 )
 from seamark.ledger.chain import ChainDraft
 from seamark.tables.schema.table_schema import declare
-from seamark.tables.write.publish import begin_chain, declare_schema, plan_table, publish, writing
+from seamark.tables.write.publish import begin_chain, declare_schema, plan_table, publish
+from seamark.tables.write.writing import writing
 
 FEED = declare("feed", "post_id long", "post_id", None)
 

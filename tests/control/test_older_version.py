@@ -70,7 +70,7 @@ def test_all_that_is_read_is_what_it_will_be_once_it_is_brought_up(version_1, op
     assert {failed.outputs for failed in looks.index.failed_keys()} == {""}
 
     writes = opened(version_1)
-    writes.staging.begin_anew("r-7")
+    writes.staging.revive("r-7")
     writes.staging._forget_run("r-7")
 
     assert version_on_disk(version_1) == SCHEMA_VERSION

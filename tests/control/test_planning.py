@@ -33,10 +33,10 @@ from seamark.tables.write.publish import (
     declare_schema,
     plan_table,
     publish,
-    writing,
 )
 from seamark.tables.write.slices import write_slice
 from seamark.tables.write.write_change import Advance, write_change
+from seamark.tables.write.writing import writing
 
 
 def commit_times(store: DataStore, table: str) -> list[datetime]:

@@ -17,8 +17,9 @@ from seamark.ledger.chain import ChainDraft
 from seamark.ledger.events import Checkpoint, ExecuteTransformInput
 from seamark.tables.care import rebuild
 from seamark.tables.schema.table_schema import declare
-from seamark.tables.write.publish import begin_chain, data_slice, declare_schema, plan_table, publish, writing
+from seamark.tables.write.publish import begin_chain, data_slice, declare_schema, plan_table, publish
 from seamark.tables.write.slices import write_slice
+from seamark.tables.write.writing import writing
 
 FEED = declare("feed", "post_id long, text string", "post_id", None)
 STEP = "process_posts"

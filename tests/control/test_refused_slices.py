@@ -13,8 +13,9 @@ from seamark.ledger.events import Checkpoint
 from seamark.ledger.logical_hash import LogicalHasher
 from seamark.ledger.objects import PendingFile
 from seamark.tables.write import commit_checks
-from seamark.tables.write.publish import add_data, plan_table, publish, writing
+from seamark.tables.write.publish import add_data, plan_table, publish
 from seamark.tables.write.slices import SliceInfo
+from seamark.tables.write.writing import writing
 
 
 @pytest.fixture

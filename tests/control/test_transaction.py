@@ -13,9 +13,10 @@ from seamark.control.schema import lease as lease_table
 from seamark.errors import LeaseLost, SchemaChangeRefused
 from seamark.ledger import SourceState
 from seamark.tables.write.change import LocalChange, NoRecords, appended_rows
-from seamark.tables.write.publish import plan_table, writing
+from seamark.tables.write.publish import plan_table
 from seamark.tables.write.transaction import Transaction
 from seamark.tables.write.write_change import NOTHING_ELSE, Advance, TableWrite, write_changes
+from seamark.tables.write.writing import writing
 
 
 def read_to(place: str) -> Advance:

@@ -33,7 +33,7 @@ def versions_of(table: dict, offset: int = 0) -> pa.Table:
 
 
 def standing(table: dict) -> compare_local.StandingRows:
-    return compare_local.StandingRows.of(SCHEMA, versions_of(table))
+    return compare_local.StandingRows.from_versions(SCHEMA, versions_of(table))
 
 
 def same(one: object, other: object) -> bool:
@@ -87,7 +87,7 @@ def test_the_greatest_offset_has_the_last_word_in_whatever_order_versions_come()
         {"offset": 9, "op": 1, **row, "k": 2},
         {"offset": 8, "op": 0, **row, "k": 2},
     ]
-    found = compare_local.StandingRows.of(SCHEMA, pa.Table.from_pylist(versions, VERSIONS))
+    found = compare_local.StandingRows.from_versions(SCHEMA, pa.Table.from_pylist(versions, VERSIONS))
     assert found.rows.to_pylist() == [{**row, "x": 3.0}]
 
 
@@ -98,7 +98,7 @@ def test_moments_are_told_apart_whatever_the_session_shows_them_as():
     shown = pa.array(moments, pa.timestamp("us", tz="America/New_York"))
     versions = pa.table({"offset": [0, 1], "op": pa.array([0, 0], pa.int32()), "at": shown, "v": [1, 2]})
 
-    standing = compare_local.StandingRows.of(schema, versions)
+    standing = compare_local.StandingRows.from_versions(schema, versions)
 
     assert standing.rows.to_pylist() == [{"at": moments[0], "v": 1}, {"at": moments[1], "v": 2}]
     again = pa.Table.from_pylist([{"at": moment, "v": 2} for moment in moments], schema.arrow)

@@ -223,7 +223,7 @@ def keys_of(*places: int) -> pa.Table:
 def test_many_keys_and_many_rows_are_left_to_spark(folded: sm.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = snapshot_at(folded.source, folded.head.offset)
     assert read_few(snapshot, keys_of(*range(20)), ["content"]) is not None
-    monkeypatch.setattr(few_rows, "FEW", 10)
+    monkeypatch.setattr(few_rows, "FEW_ROWS", 10)
     assert read_few(snapshot, keys_of(*range(20)), ["content"]) is None
     assert read_few(snapshot, None, ["content"]) is None
     assert read_few(snapshot, keys_of(*range(10)), ["content"]) is not None
@@ -247,7 +247,7 @@ def test_a_damaged_base_is_for_spark_to_explain(folded: sm.Table, ds: sm.DataSto
     for path in DeltaLog(Path(folded.source.base_folder)).files(snapshot.base.delta_version):
         path.write_bytes(b"PAR1 this is no file of ours PAR1")
     assert read_few(snapshot, keys_of(2), ["content"]) is None
-    with pytest.raises(sm.SeamarkError, match="Spark failed while it read the rows that stand"):
+    with pytest.raises(sm.SeamarkError, match="Spark failed while it read the current rows"):
         ds.table("posts").upsert(pa.table({"post_id": [2], "content": ["other"]}))
 
 

@@ -244,7 +244,7 @@ def test_a_fold_that_ends_halfway_leaves_no_trace_in_the_rows(folded, rows, monk
         raise RuntimeError("the power is gone")
 
     with monkeypatch.context() as patched:
-        patched.setattr(fold, "_write_anew", halfway)
+        patched.setattr(fold, "_rewrite", halfway)
         with pytest.raises(RuntimeError, match="the power is gone"):
             folded.fold()
 
@@ -263,7 +263,7 @@ def failing(_snapshot):
 @pytest.mark.parametrize("write", [failing, lambda _snapshot: None], ids=["fails", "is left out"])
 def test_a_fold_whose_write_does_not_happen_is_explained(folded, rows, monkeypatch, write):
     with monkeypatch.context() as patched:
-        patched.setattr(fold, "_write_anew", write)
+        patched.setattr(fold, "_rewrite", write)
         with pytest.raises(TableError, match=r"fold of table 'stock'.*rows are unharmed") as found:
             folded.fold()
 
@@ -273,7 +273,7 @@ def test_a_fold_whose_write_does_not_happen_is_explained(folded, rows, monkeypat
 
 
 @pytest.mark.scenario("T25")
-@pytest.mark.parametrize("write", [failing, fold._write_anew], ids=["conflicts", "comes late"])
+@pytest.mark.parametrize("write", [failing, fold._rewrite], ids=["conflicts", "comes late"])
 def test_a_fold_that_is_outrun_by_another_leaves_that_as_it_is(
     folded, rows, open_store, spark, arrow, monkeypatch, write
 ):
@@ -281,14 +281,14 @@ def test_a_fold_that_is_outrun_by_another_leaves_that_as_it_is(
 
     def outrun(snapshot):
         """The lease is lost, and another process writes and folds before this one is heard of again."""
-        monkeypatch.setattr(fold, "_write_anew", write_anew)
+        monkeypatch.setattr(fold, "_rewrite", write_anew)
         snapshot.source.context.control.leases.release(Lease("fold:stock", "", epoch=3))
         other.upsert(arrow(other, ("Z", 1)))
         assert other.fold().delta_version == 2
         write(snapshot)
 
-    write_anew = fold._write_anew
-    monkeypatch.setattr(fold, "_write_anew", outrun)
+    write_anew = fold._rewrite
+    monkeypatch.setattr(fold, "_rewrite", outrun)
 
     report = folded.fold()
 
@@ -404,7 +404,7 @@ def test_a_fold_that_is_killed_after_a_feature_was_switched_on_is_ended_by_the_n
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(fold, "_write_anew", killed)
+        patched.setattr(fold, "_rewrite", killed)
         with pytest.raises(KeyboardInterrupt):
             stock.fold()
 

@@ -42,7 +42,7 @@ def test_a_long_tail_or_a_lost_slice_gives_a_bound_instead(ds, monkeypatch):
     posts = ds.table("posts", "post_id long, content string", key="post_id")
     posts.upsert(pa.table({"post_id": [1, 2], "content": ["a", "b"]}))
     posts.upsert(pa.table({"post_id": [1], "content": ["A"]}))
-    monkeypatch.setattr(row_counts, "LOOKED_THROUGH", 3)
+    monkeypatch.setattr(row_counts, "MOST_RECORDS_READ", 3)
     assert counted(ds, "posts") == RowCount(4, is_exact=False)
     monkeypatch.undo()
     (ds.warehouse / "posts" / "data" / ds.control.index.blocks("posts")[0].slice_hash).unlink()

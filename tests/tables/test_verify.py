@@ -15,8 +15,16 @@ from seamark.control import Position, RunRecord
 from seamark.errors import ChainRuleBroken, WrongVerb
 from seamark.ledger.chain import ChainDraft
 from seamark.ledger.objects import file_hash
-from seamark.tables.write.publish import Progress, begin_chain, data_slice, declare_schema, plan_table, publish, writing
+from seamark.tables.write.publish import (
+    Progress,
+    begin_chain,
+    data_slice,
+    declare_schema,
+    plan_table,
+    publish,
+)
 from seamark.tables.write.slices import write_slice
+from seamark.tables.write.writing import writing
 
 
 @pytest.fixture

@@ -19,8 +19,16 @@ from seamark.ledger.objects import ChainFiles
 from seamark.steps.past.checkpoint import Checkpoint, ReadAt
 from seamark.steps.standing.moves import Mode
 from seamark.tables.verify import read_heads, verify_unopened
-from seamark.tables.write.publish import Progress, begin_chain, data_slice, declare_schema, plan_table, publish, writing
+from seamark.tables.write.publish import (
+    Progress,
+    begin_chain,
+    data_slice,
+    declare_schema,
+    plan_table,
+    publish,
+)
 from seamark.tables.write.slices import write_slice
+from seamark.tables.write.writing import writing
 
 STEP = "copy"
 FAILED = FailedKey(STEP, '{"id":9}', 10.0, "boom", 2, 70.0, '{"orders":-1}')

@@ -15,8 +15,9 @@ import seamark as sm
 from seamark.control import RunRecord
 from seamark.errors import CommitConflict, ComputeFailed, WrongVerb
 from seamark.ledger.chain import ChainDraft
-from seamark.tables.write.publish import add_data, plan_table, publish, writing
+from seamark.tables.write.publish import add_data, plan_table, publish
 from seamark.tables.write.slices import write_slice
+from seamark.tables.write.writing import writing
 
 THREE = [(1, 100, "hello"), (2, 200, "hi"), (3, 100, "again")]
 

@@ -259,4 +259,4 @@ def test_a_checkpoint_comes_back_as_it_was_and_is_written_the_same_again(checkpo
 
 
 def test_a_piece_of_an_input_without_records_has_none():
-    assert Taken("posts", None, None, (), "hash", 1, None).records == 0
+    assert Taken("posts", None, None, (), "hash", 1).records == 0

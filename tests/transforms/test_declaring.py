@@ -119,8 +119,8 @@ def test_steps_do_not_go_in_a_circle(store):
     declare(store, inputs=["posts", "extra"])
     declare(store, inputs=["feed"], outputs=["digest"], name="count_lines")
     assert refusal(store, InvalidStep, inputs=["digest"], outputs=["extra"], name="enrich") == (
-        "step 'enrich' would close a cycle: 'enrich' -> 'process_posts' -> 'count_lines' -> 'enrich', by way of table "
-        "'extra'. It was not added. Hint: data flows one way; break the circle at one of these steps."
+        "step 'enrich' would close a cycle: 'enrich' -> 'process_posts' -> 'count_lines' -> 'enrich', through table "
+        "'extra'. It was not added. Hint: data flows one way; break the cycle at one of these steps."
     )
     assert refusal(store, InvalidStep, inputs=["extra"], outputs=["extra"], name="itself") == (
         "step 'itself' reads and writes 'extra': a cycle of one. It was not added. Hint: write to another table."

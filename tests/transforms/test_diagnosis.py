@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamark.steps.standing.diagnosis import QUIET_SECONDS, Cause, StepFacts, likely_cause
+from seamark.steps.standing.diagnosis import QUIET_SECONDS, LikelyCause, StepFacts, likely_cause
 
 NOW = 1_700_000_000.0
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
@@ -40,63 +40,73 @@ def pending(since: float, last_run: float | None, **rest) -> StepFacts:
     ("facts", "cause"),
     [
         # nothing pending
-        pytest.param(SETTLED, Cause.SETTLED, id="fresh"),
-        pytest.param(replace(SETTLED, offset_age_seconds=QUIET_SECONDS - 1), Cause.SETTLED, id="not yet quiet"),
-        pytest.param(replace(SETTLED, offset_age_seconds=QUIET_SECONDS), Cause.NO_NEW_DATA, id="quiet for an hour"),
-        pytest.param(replace(SETTLED, offset_age_seconds=30 * DAY), Cause.NO_NEW_DATA, id="quiet for a month"),
+        pytest.param(SETTLED, LikelyCause.SETTLED, id="fresh"),
+        pytest.param(replace(SETTLED, offset_age_seconds=QUIET_SECONDS - 1), LikelyCause.SETTLED, id="not yet quiet"),
         pytest.param(
-            replace(SETTLED, offset_age_seconds=DAY, last_run_started=NOW - DAY), Cause.NO_NEW_DATA, id="idle, no runs"
+            replace(SETTLED, offset_age_seconds=QUIET_SECONDS), LikelyCause.NO_NEW_DATA, id="quiet for an hour"
         ),
-        pytest.param(replace(SETTLED, offset_age_seconds=-5.0), Cause.SETTLED, id="a clock that went back"),
+        pytest.param(replace(SETTLED, offset_age_seconds=30 * DAY), LikelyCause.NO_NEW_DATA, id="quiet for a month"),
+        pytest.param(
+            replace(SETTLED, offset_age_seconds=DAY, last_run_started=NOW - DAY),
+            LikelyCause.NO_NEW_DATA,
+            id="idle, no runs",
+        ),
+        pytest.param(replace(SETTLED, offset_age_seconds=-5.0), LikelyCause.SETTLED, id="a clock that went back"),
         pytest.param(
             replace(SETTLED, offset_age_seconds=None, last_run_started=None, last_run_outcome=None),
-            Cause.SETTLED,
+            LikelyCause.SETTLED,
             id="never run, and empty inputs",
         ),
         # pending
-        pytest.param(pending(since=2 * HOUR, last_run=DAY), Cause.NOT_RUN, id="last run a day ago"),
-        pytest.param(pending(since=5.0, last_run=MINUTE), Cause.NOT_RUN, id="just come in"),
-        pytest.param(pending(since=HOUR, last_run=None), Cause.NOT_RUN, id="never run"),
+        pytest.param(pending(since=2 * HOUR, last_run=DAY), LikelyCause.NOT_RUN, id="last run a day ago"),
+        pytest.param(pending(since=5.0, last_run=MINUTE), LikelyCause.NOT_RUN, id="just come in"),
+        pytest.param(pending(since=HOUR, last_run=None), LikelyCause.NOT_RUN, id="never run"),
         pytest.param(
-            pending(since=HOUR, last_run=None, offset_age_seconds=None), Cause.NOT_RUN, id="never run, no offset"
+            pending(since=HOUR, last_run=None, offset_age_seconds=None), LikelyCause.NOT_RUN, id="never run, no offset"
         ),
         pytest.param(
-            pending(since=HOUR, last_run=HOUR), Cause.NOT_RUN, id="a run at the very time: it may have missed it"
+            pending(since=HOUR, last_run=HOUR), LikelyCause.NOT_RUN, id="a run at the very time: it may have missed it"
         ),
         pytest.param(
             replace(pending(since=HOUR, last_run=MINUTE), oldest_pending_at=None),
-            Cause.NOT_RUN,
+            LikelyCause.NOT_RUN,
             id="since when is unknown",
         ),
-        pytest.param(pending(since=HOUR, last_run=MINUTE), Cause.TOO_SLOW, id="a run left records behind"),
+        pytest.param(pending(since=HOUR, last_run=MINUTE), LikelyCause.TOO_SLOW, id="a run left records behind"),
         pytest.param(
-            pending(since=DAY, last_run=HOUR, offset_age_seconds=2 * DAY), Cause.TOO_SLOW, id="and did so for days"
+            pending(since=DAY, last_run=HOUR, offset_age_seconds=2 * DAY),
+            LikelyCause.TOO_SLOW,
+            id="and did so for days",
         ),
         pytest.param(
-            replace(pending(since=HOUR, last_run=MINUTE), last_run_outcome="running"), Cause.TOO_SLOW, id="still at it"
+            replace(pending(since=HOUR, last_run=MINUTE), last_run_outcome="running"),
+            LikelyCause.TOO_SLOW,
+            id="still at it",
         ),
         # failing
-        pytest.param(replace(SETTLED, last_run_outcome="failed"), Cause.FAILING, id="failed, nothing pending"),
+        pytest.param(replace(SETTLED, last_run_outcome="failed"), LikelyCause.FAILING, id="failed, nothing pending"),
         pytest.param(
             replace(pending(since=HOUR, last_run=MINUTE), last_run_outcome="failed"),
-            Cause.FAILING,
+            LikelyCause.FAILING,
             id="failed, pending",
         ),
         pytest.param(
             replace(pending(since=MINUTE, last_run=HOUR), last_run_outcome="failed"),
-            Cause.FAILING,
+            LikelyCause.FAILING,
             id="failed, and not tried again since",
         ),
-        pytest.param(replace(SETTLED, failed_keys=1), Cause.FAILING, id="a failed key"),
+        pytest.param(replace(SETTLED, failed_keys=1), LikelyCause.FAILING, id="a failed key"),
         pytest.param(
-            replace(SETTLED, failed_keys=1, offset_age_seconds=DAY), Cause.FAILING, id="a failed key and no new data"
+            replace(SETTLED, failed_keys=1, offset_age_seconds=DAY),
+            LikelyCause.FAILING,
+            id="a failed key and no new data",
         ),
         pytest.param(
-            pending(since=HOUR, last_run=MINUTE, failed_keys=3), Cause.FAILING, id="failed keys, a run behind"
+            pending(since=HOUR, last_run=MINUTE, failed_keys=3), LikelyCause.FAILING, id="failed keys, a run behind"
         ),
         pytest.param(
             pending(since=HOUR, last_run=DAY, failed_keys=3),
-            Cause.NOT_RUN,
+            LikelyCause.NOT_RUN,
             id="failed keys do not hold the offset back",
         ),
     ],
@@ -122,7 +132,7 @@ def test_all_is_well_only_if_nothing_is_pending_and_nothing_failed(facts):
     assert likely_cause(facts).needs_attention is not is_well
 
 
-@pytest.mark.parametrize("cause", Cause)
+@pytest.mark.parametrize("cause", LikelyCause)
 def test_every_cause_has_a_sentence_for_people(cause):
     assert cause.sentence[0].isupper()
     assert cause.sentence.endswith(".")

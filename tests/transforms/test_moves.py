@@ -118,7 +118,7 @@ def test_a_changed_definition_is_asked_about_only_where_rows_stand(spec, policy,
 
 
 def test_rows_made_from_another_chain_cannot_be_kept(spec):
-    replaced = backlog(spec, older=spec.definition)  # the same definition, with an input that was made anew
+    replaced = backlog(spec, older=spec.definition)  # the same definition, with an input that was made again
     assert [next_move(replaced, policy).mode for policy in ("ask", "keep", "recompute")] == [Mode.RECOMPUTE] * 3
 
 

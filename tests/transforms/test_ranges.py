@@ -11,7 +11,7 @@ import seamark as sm
 from seamark.steps.rows.scope import AllKeys
 from seamark.tables.read.snapshot import snapshot_at
 from seamark.transforms.keys import ranges
-from seamark.transforms.keys.ranges import keys_a_range
+from seamark.transforms.keys.ranges import keys_per_range
 
 ROWS = 1_000
 
@@ -53,7 +53,7 @@ def test_a_range_holds_as_many_keys_as_was_said_or_as_fit(
         monkeypatch.setattr(ranges, "RANGE_BYTES", -(-size // of_bytes))
     spec = store.step("copy").spec
 
-    assert keys_a_range(spec, {"numbers": ROWS - 1}) == keys
+    assert keys_per_range(spec, {"numbers": ROWS - 1}) == keys
     assert store.plan()["copy"].batches == -(-ROWS // keys)
 
 
@@ -77,7 +77,7 @@ def test_many_keys_are_cut_by_a_sample_into_ranges_of_about_as_many(open_store, 
     assert all(1_250 < upto - after < 3_750 for after, upto in pairwise(bounds)), bounds
     assert ranges.ranges_of_all_keys(store.step("copy").spec, {"numbers": 19_999}) == cut
 
-    monkeypatch.setattr(ranges, "SAMPLES_A_RANGE", 1)  # some ranges may then be empty, and others large
+    monkeypatch.setattr(ranges, "SAMPLES_PER_RANGE", 1)  # some ranges may then be empty, and others large
     report = store.run().steps["copy"]
     assert (report.keys, report.appended) == (20_000, 20_000)
     assert store.table("copies").rows().count() == 20_000

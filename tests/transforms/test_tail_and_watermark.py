@@ -99,7 +99,7 @@ def test_trouble_with_a_fold_stands_in_the_report_of_a_run(make_blog, monkeypatc
         raise trouble
 
     with monkeypatch.context() as patched:
-        patched.setattr(fold, "_write_anew", failing)
+        patched.setattr(fold, "_rewrite", failing)
         report = blog.store.run()
 
     assert (report.ok, report.folded, list(report.not_folded)) == (True, (), ["posts"])

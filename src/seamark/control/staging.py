@@ -54,14 +54,14 @@ class Staging:
         if rows:
             self._database.write_retrying(lambda c: c.execute(insert(staged), rows))
 
-    def stands(self, run_id: str) -> bool:
-        """Whether a run is known to live; if not, somebody took it for dead, and its files for anybody's."""
+    def is_registered(self, run_id: str) -> bool:
+        """Whether a run is registered as live; if not, `gc` took it for dead and may have removed its files."""
         alive = select(staged.c.run_id).where(staged.c.run_id == run_id, staged.c.object == _ALIVE)
         with self._database.read() as connection:
             return connection.execute(alive).first() is not None
 
-    def begin_anew(self, run_id: str) -> None:
-        """Say that a run lives that was taken for dead; nothing that it staged before is registered any more."""
+    def revive(self, run_id: str) -> None:
+        """Register a run as live again after `gc` took it for dead; what it staged before is no longer registered."""
 
         def replace_all(connection: Connection) -> None:
             connection.execute(delete(staged).where(staged.c.run_id == run_id))

@@ -24,9 +24,9 @@ from seamark.steps.rows.fetch import read_for, read_interval
 from seamark.steps.rows.keys import key_texts, keys_of
 from seamark.steps.rows.scope import KeyValues
 from seamark.steps.running.attempt import Attempt, attempt
-from seamark.steps.running.begin import Makers, all_tables, ready_tables
 from seamark.steps.running.failures import failure_frame
 from seamark.steps.running.observe import OnBatch, silent
+from seamark.steps.running.prepare import Makers, all_tables, prepare_tables
 from seamark.steps.running.report import StepPlan, StepReport
 from seamark.steps.running.run_config import OnChange, RunConfig
 from seamark.steps.standing.known import Known
@@ -240,7 +240,7 @@ class Diff:
         known = Known.of(self._context)
         backlog = self._backlog(known)
         next_move(backlog.checked(), policy).raise_refusal()
-        ready = ready_tables(self._context, attempt.files, self.spec, self._makers(), known)
+        ready = prepare_tables(self._context, attempt.files, self.spec, self._makers(), known)
         return backlog if ready is known else self._backlog(ready)
 
     def _policy(self, config: RunConfig) -> OnChange:

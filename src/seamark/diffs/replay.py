@@ -18,13 +18,13 @@ from seamark.steps.past.replay import Shared, replay_commits
 from seamark.tables.context import TableContext
 from seamark.tables.read.source import TableSource
 from seamark.tables.write.change import stage_change
-from seamark.tables.write.stage import StagedChange, Target
+from seamark.tables.write.stage import SliceTarget, StagedChange
 
 
 def replay_diff(context: TableContext, spec: DiffSpec, heads: Mapping[str, TableHead]) -> VerifyReport:
     """Make the commits of a diff's tables again, oldest first, of each until one gives other records than it wrote."""
 
-    def again(output: TableSource, commit: PastCommit, target: Target, shared: Shared) -> StagedChange | None:
+    def again(output: TableSource, commit: PastCommit, target: SliceTarget, shared: Shared) -> StagedChange | None:
         definition, checkpoint = commit.definition, commit.checkpoint
         if definition is None or checkpoint is None or not spec.definition.agrees_with(definition):
             return None

@@ -89,7 +89,6 @@ class ChainDraft:
     """New blocks of one commit, each checked against the chain as it is added; nothing is written yet."""
 
     def __init__(self, state: ChainState | None, system_time: datetime) -> None:
-        self.planned_on = state
         self.state = state
         self.system_time = system_time
         self.blocks: list[DraftBlock] = []

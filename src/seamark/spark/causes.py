@@ -58,8 +58,8 @@ class OwnTrouble:
     marked: str
 
     @contextmanager
-    def told(self) -> Iterator[None]:
-        """Let trouble of the machine's be recognised on the driver: no row is to blame for a full disk."""
+    def marking(self) -> Iterator[None]:
+        """Mark errors of the machine, so that the driver recognises them: no row is to blame for a full disk."""
         try:
             yield
         except (OSError, MemoryError) as error:

@@ -20,8 +20,8 @@ from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame
 from seamark.tables.frames import as_it_stands
 from seamark.tables.schema.table_schema import TableSchema
 from seamark.tables.small import fits_on_driver, small_rows
-from seamark.tables.write.publish import writing
 from seamark.tables.write.slices import row_groups
+from seamark.tables.write.writing import writing
 
 _FILE_COLUMNS = "path string, rows long, values long"
 
@@ -95,7 +95,7 @@ def _write_in_tasks(rows: DataFrame, folder: str) -> list[_File]:
     own_trouble = OWN_TROUBLE
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with own_trouble.told():
+        with own_trouble.marking():
             file = _write(folder, batches)
         if file is not None:
             values = [pa.array([file.path]), pa.array([file.rows]), pa.array([file.values])]

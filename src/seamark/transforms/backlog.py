@@ -1,4 +1,4 @@
-"""What waits for a step: pins, positions, failed keys and definition. No Spark, and nothing is changed."""
+"""The backlog of a step: its pins, positions, failed keys and definition at one moment. Read only, without Spark."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Backlog:
-    """A step at one moment: what waits for it, which keys failed, and what its outputs' chains say of it."""
+    """A step at one moment: its pending records, its failed keys, and the state of its outputs' chains."""
 
     spec: StepSpec
     heads: Mapping[str, TableHead]
@@ -41,13 +41,13 @@ class Backlog:
     missing: tuple[str, ...]  # inputs without one
     failed: tuple[FailedKey, ...]
     due: tuple[FailedKey, ...]
-    older: Definition | None  # the definition that the outputs were made by, if it is another one
+    older: Definition | None  # the definition that the outputs were made by, if it is not today's
     new_outputs: tuple[str, ...]  # outputs without a chain, while others have one
-    unfinished: OpenPass | None  # a pass over all keys that did not come to its end, or is to begin
+    unfinished: OpenPass | None  # a pass over all keys that was interrupted, or is to begin
     rows: int = 0
     own: OwnRows = NO_ROWS
-    watermark_waits: bool = False  # inputs moved on without records, and with them the watermark of an output
-    outgrown: SchemaChangeRefused | None = None  # what a program from before a table grew is refused with
+    watermark_waits: bool = False  # inputs advanced without records, but the watermark of an output would move
+    outgrown: SchemaChangeRefused | None = None  # the refusal, if the program was declared before a table grew
 
     @property
     def pins(self) -> dict[str, Pin]:
@@ -78,8 +78,8 @@ class Backlog:
             any(entry.pin.offset is not None for entry in self.pending)
         )
 
-    def due_but(self, tried: Set[str]) -> list[FailedKey]:
-        """The failed keys that may be tried again, but for those that a run has taken already."""
+    def due_except(self, tried: Set[str]) -> list[FailedKey]:
+        """The failed keys that are due, except those that this run has tried already."""
         return [entry for entry in self.due if entry.key not in tried]
 
     @property
@@ -99,13 +99,13 @@ class Backlog:
         return self.older is not None and self.unfinished is not None and self.unfinished.mark.upto is None
 
     def to_recompute(self) -> Backlog:
-        """The same with a pass over all keys to come, so that a run of some keys does not make it forgotten."""
+        """The same with a pass over all keys ahead, so that a partial run records that it is still needed."""
         nothing_done = RangeMark(self.spec.shape.group, None, None, {}, last=False)
         return replace(self, unfinished=OpenPass(Mode.RECOMPUTE, nothing_done))
 
-    def checked(self, begun: Set[str] = frozenset()) -> Backlog:
-        """The same with what a program from before a table grew is refused with; `begun` have no blocks to look at."""
-        pins = [pin for pin in self.pins.values() if pin.table not in begun]
+    def checked(self, new_chains: Set[str] = frozenset()) -> Backlog:
+        """The same with `outgrown` set; tables in `new_chains` have no committed block, so they cannot have grown."""
+        pins = [pin for pin in self.pins.values() if pin.table not in new_chains]
         return replace(self, outgrown=outgrown_program(self.spec, pins, self.heads))
 
     @property
@@ -114,7 +114,7 @@ class Backlog:
         return self.own.stored_under(self.spec)
 
     def all_keys_because(self) -> str | None:
-        """Why a run must go through all keys, or None if changes lead to them."""
+        """Why a run must compute all keys, or None if it can find keys by changes."""
         shape = self.spec.shape
         concerns_all = {
             table: bool(shape.keys) and any(not shape.group_of(i) for i in shape.inputs if i.table == table)
@@ -153,7 +153,7 @@ def backlog_of(context: TableContext, spec: StepSpec, known: Known, pins: Mappin
 
 
 def _can_be_computed(spec: StepSpec, failed: FailedKey) -> bool:
-    """Whether a failed key is one of today's: the transform keys may have been others when it failed."""
+    """Whether a failed key has today's columns: the transform keys may have been changed since it failed."""
     return set(columns_of(failed.key)) <= set(spec.shape.keys)
 
 
@@ -169,7 +169,10 @@ def _unfinished(checkpoint: Checkpoint | None, spec: StepSpec, positions: Mappin
 
 
 def _rows(context: TableContext, spec: StepSpec, pending: Sequence[Pending]) -> int:
-    """About how many rows the inputs have: what was folded, and what came after it."""
+    """About how many rows the inputs have, without reading any: those of the newest base, or all records without one.
+
+    Records after the base are not counted, so that it may be too low. Zero if nothing is pending.
+    """
     waiting = sum(entry.records for entry in pending)
     if waiting == 0:
         return 0
@@ -180,7 +183,7 @@ def _rows(context: TableContext, spec: StepSpec, pending: Sequence[Pending]) -> 
 
 
 def _watermark_waits(context: TableContext, backlog: Backlog, chains: Mapping[str, Planned]) -> bool:
-    """Whether inputs moved on without records, and with them the watermark of an output."""
+    """Whether inputs advanced without records, in a way that moves the watermark of an output."""
     moved = any(
         entry.position is not None and entry.pin.sequence > (entry.position.block_sequence or 0)
         for entry in backlog.pending
@@ -194,7 +197,7 @@ def _watermark_waits(context: TableContext, backlog: Backlog, chains: Mapping[st
 
 
 def adopted(context: TableContext, backlog: Backlog) -> Backlog:
-    """The backlog with what the step takes over made its own: a run that is not refused is about to move it."""
+    """The backlog with the rows that the step takes over recorded as its own. Call it only once nothing can refuse."""
     if backlog.own.adoption is None:
         return backlog
     context.control.offsets.adopt(backlog.own.adoption)

@@ -63,7 +63,7 @@ def _processed_up_to(context: TableContext, backlog: Backlog, entry: Pending, st
     """The newest commit of an input before its first record that is not known to be processed, or None."""
     pinned = Covered(entry.table, entry.pin.dataset_id, entry.pin.block_hash, entry.pin.sequence, entry.pin.offset)
     if entry.pin.offset is None:
-        return pinned  # there is nothing in it that could have been missed
+        return pinned  # no record in it could have been missed
     first = _first_unprocessed(context, backlog, entry, standing)
     blocks = context.control.index.slices(entry.table, after=None, upto=entry.pin.offset)
     if first is None:
@@ -89,7 +89,7 @@ def _first_unprocessed(context: TableContext, backlog: Backlog, entry: Pending, 
 
 
 def _spoken_keys(shape: Shape, source: Input, changes: ChangedBlocks, read: Mapping[str, int | None]) -> DataFrame:
-    """Each record of an input with each key that it speaks for."""
+    """Each record of an input with each key that it leads to."""
     if not source.is_reference:
         records = read_slices(source.source, changes.blocks)
         return records.select(*[F.col(quoted(name)) for name in shape.keys], F.col(LAST))

@@ -12,10 +12,10 @@ from seamark.transforms.backlog import Backlog
 
 
 def next_move(backlog: Backlog, policy: OnChange, tried: Set[str] = frozenset()) -> Move:
-    """What a run does next, where `tried` are the failed keys that it has taken already.
+    """What a run does next; `tried` are the failed keys that it has tried already.
 
-    Planning and running both ask here, so that they cannot disagree. A run makes one move after another until it
-    is settled, each decided from the backlog that the move before has left.
+    Planning and running both call this, so that they cannot disagree. A run makes one move after another until it is
+    settled, each decided from the backlog that the previous one left.
     """
     if backlog.outgrown is not None and not backlog.is_settled:
         return Move.refused(backlog.outgrown)
@@ -28,7 +28,7 @@ def next_move(backlog: Backlog, policy: OnChange, tried: Set[str] = frozenset())
     if backlog.has_records:
         because = backlog.all_keys_because()
         return Move(Mode.ALL_KEYS, because) if because is not None else changes_move(backlog.pending)
-    if due := backlog.due_but(tried):
+    if due := backlog.due_except(tried):
         return retry_move(len(due), "key")
     if backlog.older is not None:
         return Move(Mode.DEFINITION, "its definition changed; the current rows are kept")
@@ -40,9 +40,9 @@ def next_move(backlog: Backlog, policy: OnChange, tried: Set[str] = frozenset())
 
 
 def decided(backlog: Backlog, policy: OnChange) -> Backlog:
-    """The backlog with a pass over all keys to come, if the definition changed so that one is needed.
+    """The backlog with a pass over all keys ahead, if a changed definition needs one.
 
-    Raises `DefinitionChanged` if somebody has to decide, and has not.
+    Raises `DefinitionChanged` if a person has to choose and has not.
     """
     if (refusal := _unanswered_change(backlog, policy)) is not None:
         raise refusal
@@ -50,7 +50,7 @@ def decided(backlog: Backlog, policy: OnChange) -> Backlog:
 
 
 def _unanswered_change(backlog: Backlog, policy: OnChange) -> DefinitionChanged | None:
-    """The refusal of a changed definition that nobody has decided about; None if a run may continue."""
+    """The refusal of a changed definition that is neither kept nor recomputed yet; None if a run may continue."""
     older = backlog.older
     if policy != "ask" or older is None or _leaves_no_choice(backlog):
         return None
@@ -70,7 +70,7 @@ def _leaves_no_choice(backlog: Backlog) -> bool:
 
 
 def _must_start_over(backlog: Backlog) -> bool:
-    """Whether the current rows cannot be kept: an output is new, or the chain of an input is another one."""
+    """Whether the current rows cannot be kept: an output is new, or an input's table was created again."""
     older, newer = backlog.older, backlog.spec.definition
     assert older is not None
     return newer.adds_outputs_to(older) or bool(backlog.new_outputs) or newer.agrees_with(older)

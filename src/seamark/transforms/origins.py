@@ -16,14 +16,14 @@ from seamark.tables.context import TableContext
 from seamark.tables.frame import CheckedFrame
 from seamark.transforms.compute.gather import gather
 from seamark.transforms.declare.shape import Input, Shape
-from seamark.transforms.past_shape import shape_then
+from seamark.transforms.past_shape import shape_at_commit
 
 
 def input_rows(
     context: TableContext, definition: Definition, row: Mapping[str, Any], read: Mapping[str, ReadAt], most: int
 ) -> Iterator[Found]:
     """The rows of each input that a row was made of, at the positions that its commit read them, and how many more."""
-    shape = shape_then(context, definition)
+    shape = shape_at_commit(context, definition)
     positions = {table: at.offset for table, at in read.items()}
     scope: AllKeys | KeyValues = AllKeys()
     if shape.group:

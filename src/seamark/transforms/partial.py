@@ -43,9 +43,9 @@ Columns = tuple[str, ...]
 
 
 def waiting_keys(context: TableContext, backlog: Backlog) -> list[Found]:
-    """The keys that records lead to, but for those that limited runs have computed since."""
+    """The keys that pending records lead to, except those that limited runs have computed since."""
     found = candidates(context, backlog, from_the_start=backlog.unfinished is not None)
-    if backlog.starts_over:  # what was computed ahead was computed by the definition before
+    if backlog.starts_over:  # what was computed ahead was computed by the older definition
         return found
     return without_covered(found, computed_ahead(context, backlog), backlog.spec.shape)
 
@@ -58,7 +58,7 @@ class Part:
     """Keys with the same columns that a run takes; None means the one result of a step without keys."""
 
     keys: pa.Table | None
-    complete: bool  # whether no key with these columns that waits is left out
+    complete: bool  # whether these are all waiting keys with these columns
 
 
 def parts_to_take(context: TableContext, backlog: Backlog, config: RunConfig) -> Iterator[Part]:
@@ -70,15 +70,15 @@ def parts_to_take(context: TableContext, backlog: Backlog, config: RunConfig) ->
     due = by_columns(shape, backlog.due)
     left = config.limit
     for columns in dict.fromkeys([*(entry.columns for entry in found), *due]):
-        if not columns:  # one result of all rows: there is nothing to choose from
+        if not columns:  # a single result of all rows: there are no keys to choose
             yield Part(None, complete=left != 0)
             continue
         same = [entry for entry in found if entry.columns == columns]
         failed = keys_of(due.get(columns, []), columns, shape.key_types)
         waiting = longest_waiting(context, shape, same, ahead, wanted, left) if same else Waiting(failed[:0], True)
         taken = waiting.keys
-        # Failed keys come last: else a limit that they fill would keep the others from ever being computed. If one of
-        # them waits and is not among those that are taken, the limit is reached.
+        # Failed keys come last: otherwise they could fill the limit in every run, and no other key would be computed.
+        # If one of them is left out, the limit is reached.
         others = _filtered(_others(failed, taken), wanted, context.session)
         retried = first_keys(others, None if left is None else left - taken.num_rows)
         chosen = pa.concat_tables([taken, retried.cast(taken.schema)])
@@ -87,7 +87,7 @@ def parts_to_take(context: TableContext, backlog: Backlog, config: RunConfig) ->
 
 
 def part_of_changes(run: StepRun, backlog: Backlog, config: RunConfig) -> None:
-    """Compute as many waiting keys as a run may take. The positions move as far as nothing is left to compute."""
+    """Compute as many waiting keys as a run may take. Positions move only past records with no key left to compute."""
     shape = run.shape
     mode = Mode.LIMIT if config.limit is not None else Mode.FILTER
     complete = True
@@ -102,12 +102,12 @@ def part_of_changes(run: StepRun, backlog: Backlog, config: RunConfig) -> None:
         run.do(backlog, Work(no_keys(shape), mode, covers=covers_pins(backlog), completes=True))
     elif backlog.unfinished is None and not shape.looked_up and backlog.all_keys_because() is None:
         covers = tuple(_covered_blocks(run.context, backlog))
-        if covers:  # else a backlog that is never worked off would grow for ever
+        if covers:  # otherwise the remembered keys of a backlog that never settles would grow forever
             run.do(backlog, Work(no_keys(shape), mode, covers=covers))
 
 
 def _covered_blocks(context: TableContext, backlog: Backlog) -> Iterator[Covered]:
-    """The inputs whose oldest waiting blocks speak for no key that still waits, each up to the last such block."""
+    """The inputs whose oldest pending blocks lead to no key that still waits, each up to the last such block."""
     oldest: dict[str, int] = {}
     for found in waiting_keys(context, backlog):
         first = _first_record(found.keys, context)
@@ -122,7 +122,7 @@ def _covered_blocks(context: TableContext, backlog: Backlog) -> Iterator[Covered
 
 
 def _first_record(keys: CheckedFrame, context: TableContext) -> int | None:
-    """The oldest record that speaks for any of some keys."""
+    """The oldest record that leads to any of these keys."""
     if keys.in_memory is not None:
         return pc.min(keys.in_memory.column(FIRST)).as_py()
     return arrow_rows(keys.to_spark(context.session).agg(F.min(FIRST))).column(0)[0].as_py()
@@ -151,7 +151,7 @@ def _filtered(keys: pa.Table, wanted: pa.Table, session: Session) -> pa.Table:
 
 
 def processed_keys_say(context: TableContext, backlog: Backlog) -> list[Found]:
-    """The keys whose records, all there ever were, are not all known as processed: v1, a full comparison."""
+    """The keys of algorithm v1: a full comparison of all records with the table of processed keys."""
     spec = backlog.spec
     assert spec.keys_table is not None
     head = backlog.heads.get(spec.keys_table.name)
@@ -161,7 +161,7 @@ def processed_keys_say(context: TableContext, backlog: Backlog) -> list[Found]:
 
 
 def by_processed_keys(run: StepRun, backlog: Backlog) -> None:
-    """Compute the keys that the full comparison finds, but for failed ones that wait; positions move to the pins."""
+    """Compute the keys that the full comparison finds, except failed ones not yet due; positions move to the pins."""
     found = processed_keys_say(run.context, backlog)
     with ExitStack() as stack:
         columns = run.shape.keys

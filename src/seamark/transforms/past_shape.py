@@ -1,4 +1,4 @@
-"""The shape that a step had when it made a commit, with its tables as they were then."""
+"""The shape that a step had when it made an older commit, with the schemas its tables had at that time."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from seamark.transforms.declare.shape import Input, Shape
 from seamark.transforms.keys.tracking import keys_table_name
 
 
-def shape_then(context: TableContext, definition: Definition, at: Mapping[str, int] | None = None) -> Shape:
-    """The shape that a step had by one of its definitions, with each table as it was at a block, if one is given."""
+def shape_at_commit(context: TableContext, definition: Definition, at: Mapping[str, int] | None = None) -> Shape:
+    """The shape of a step by an older definition; `at` gives the block of each table whose schema it had."""
     at = at or {}
 
     def source(table: str) -> TableSource:
@@ -25,11 +25,11 @@ def shape_then(context: TableContext, definition: Definition, at: Mapping[str, i
     return Shape(definition.step, tuple(inputs), tuple(outputs), definition.keys)
 
 
-def blocks_then(context: TableContext, definition: Definition, commit: PastCommit) -> dict[str, int]:
-    """How far the tables of a step were when it made a commit: inputs where they were read, outputs where it wrote."""
+def blocks_at_commit(context: TableContext, definition: Definition, commit: PastCommit) -> dict[str, int]:
+    """The block that each table of a step was at in a commit: inputs where it read them, outputs where it wrote."""
     read = commit.checkpoint.read if commit.checkpoint else {}
     at = {table: position.sequence for table, position in read.items()}
-    for output in definition.outputs:  # one commit has one time, in all tables that it writes
+    for output in definition.outputs:  # a commit has the same time in all tables that it writes
         for newest in context.control.index.blocks(output, newest=1, upto_time=commit.blocks[0].system_time):
             at[output] = newest.sequence
     return at

@@ -9,11 +9,11 @@ from seamark.transforms.backlog import Backlog
 from seamark.transforms.declare.shape import Input, Shape
 from seamark.transforms.keys.batches import cut_batches
 from seamark.transforms.keys.estimate import estimate_keys
-from seamark.transforms.keys.ranges import keys_a_range
+from seamark.transforms.keys.ranges import keys_per_range
 
 
 def plan_step(context: TableContext, backlog: Backlog, move: Move) -> StepPlan:
-    """What a run of a step would do now, and why, where it would begin with a move."""
+    """What a run that begins with this move would do now, and why."""
     spec, mode = backlog.spec, move.mode
     found = estimate_keys(context, backlog, mode)
     return StepPlan(
@@ -68,5 +68,5 @@ def _batches(backlog: Backlog, mode: Mode, keys: int) -> int:
     if mode.is_idle:
         return 0
     if mode.takes_all_keys:
-        return max(1, -(-keys // keys_a_range(backlog.spec, backlog.read)))
+        return max(1, -(-keys // keys_per_range(backlog.spec, backlog.read)))
     return max(1, len(cut_batches(backlog.pending, options.batch_rows)))

@@ -12,7 +12,7 @@ import pyarrow as pa
 from seamark.control import TableHead
 from seamark.ledger.verify import VerifyReport
 from seamark.steps.past.checkpoint import Checkpoint
-from seamark.steps.past.history import PastCommit, read_then
+from seamark.steps.past.history import PastCommit, read_at_commit
 from seamark.steps.past.replay import NotReplayed, Shared, replay_commits
 from seamark.steps.rows.keys import columns_of, keys_of, value_from_json
 from seamark.steps.rows.scope import AllKeys, KeyRange, Scope
@@ -22,7 +22,7 @@ from seamark.tables.frame import CheckedFrame, LocalFrame, Session, by_name
 from seamark.tables.kinds import kind_of
 from seamark.tables.read.source import TableSource
 from seamark.tables.write.change import stage_change
-from seamark.tables.write.stage import StagedChange, Target, stage_nothing
+from seamark.tables.write.stage import SliceTarget, StagedChange, stage_nothing
 from seamark.transforms.compute.call import Results, call
 from seamark.transforms.compute.gather import Gathered, gather
 from seamark.transforms.compute.isolate import compute_isolating
@@ -33,13 +33,13 @@ from seamark.transforms.declare.spec import StepSpec, sql_function
 from seamark.transforms.keys.select import ChangedBlocks, changed_keys, joined_keys
 from seamark.transforms.keys.strategies import joined_scope
 from seamark.transforms.keys.tracking import processed_rows
-from seamark.transforms.past_shape import blocks_then, shape_then
+from seamark.transforms.past_shape import blocks_at_commit, shape_at_commit
 from seamark.transforms.run import failed_keys
 
 
 @dataclass(frozen=True)
 class _Recipe:
-    """What a commit was made by: the shape then, the function, and whether it is one for pandas."""
+    """How a commit was made: the shape at that time, the function, and whether it is one for pandas."""
 
     shape: Shape
     function: Callable[..., Any]
@@ -49,34 +49,34 @@ class _Recipe:
 def replay_tables(context: TableContext, spec: StepSpec, heads: Mapping[str, TableHead]) -> VerifyReport:
     """Compute the commits of a step's tables again, oldest first, until one gives other records than it wrote."""
 
-    def again(output: TableSource, commit: PastCommit, target: Target, shared: Shared) -> StagedChange | None:
+    def again(output: TableSource, commit: PastCommit, target: SliceTarget, shared: Shared) -> StagedChange | None:
         recipe, checkpoint = _recipe(context, spec, commit), commit.checkpoint
         if recipe is None or checkpoint is None:
             return None
         made = shared.once(
-            checkpoint, commit.definition, lambda: _made_again(context, spec, recipe, commit, shared.stack)
+            checkpoint, commit.definition, lambda: _recompute_commit(context, spec, recipe, commit, shared.stack)
         )
         if made is None:
             return stage_nothing(target)
-        return _stage_again(spec, recipe, made, replace(output, schema=target.schema), commit, target)
+        return _stage_output(spec, recipe, made, replace(output, schema=target.schema), commit, target)
 
     return replay_commits(context, spec.written, heads, again)
 
 
 def _recipe(context: TableContext, spec: StepSpec, commit: PastCommit) -> _Recipe | None:
-    """What to compute a commit again with; None if it was made by a function that is not today's."""
+    """How to compute a commit again; None if it was made by a function other than today's."""
     definition = commit.definition
     if definition is None or commit.checkpoint is None:
         return None
     is_todays = spec.definition.agrees_with(definition)
     if not is_todays and not kind_of(definition.kind).runs_from_chain:
         return None
-    # Tables may have grown by columns since: the function was not given those, and did not give them.
-    shape = shape_then(context, definition, blocks_then(context, definition, commit))
+    # The schemas of that time: tables may have grown since, and the function neither got nor returned those columns.
+    shape = shape_at_commit(context, definition, blocks_at_commit(context, definition, commit))
     if is_todays:
         return _Recipe(shape, spec.function, spec.options.pandas)
     names = [source.table for source in shape.inputs]
-    # Text from the chain: a query over its inputs is run, and nothing else.
+    # The text comes from the chain, so from strangers: run it only if it is a plain query over its inputs.
     try:
         query = checked_query(definition.source, names)
     except UnsafeSql as error:
@@ -85,7 +85,7 @@ def _recipe(context: TableContext, spec: StepSpec, commit: PastCommit) -> _Recip
 
 
 @dataclass(frozen=True)
-class _Made:
+class _Recomputed:
     """A commit, computed again: for which keys, from which rows, what the function gave, and which keys failed."""
 
     scope: Scope
@@ -94,36 +94,36 @@ class _Made:
     failed: pa.Table | None
 
 
-def _made_again(
+def _recompute_commit(
     context: TableContext, spec: StepSpec, recipe: _Recipe, commit: PastCommit, stack: ExitStack
-) -> _Made | None:
+) -> _Recomputed | None:
     """What a commit computed; None if it computed nothing."""
     checkpoint = commit.checkpoint
     assert checkpoint is not None
-    scope = scope_then(context, recipe.shape, commit, stack)
+    scope = scope_of_commit(context, recipe.shape, commit, stack)
     if scope is None or (checkpoint.skipped and not recipe.shape.keys):  # the one global result failed
         return None
-    gathered = gather(recipe.shape, scope, read_then(checkpoint), {})
-    results = _call_again(context, spec, recipe, checkpoint, gathered, stack)
-    # A key that is failed after a commit was not made by it: it failed in it, or was left out as tried before.
-    left_alone = dict.fromkeys([*checkpoint.skipped, *(entry.key for entry in checkpoint.failed)])
-    return _Made(scope, gathered, results, _failed_then(recipe.shape, scope, list(left_alone), results))
+    gathered = gather(recipe.shape, scope, read_at_commit(checkpoint), {})
+    results = _call_function(context, spec, recipe, checkpoint, gathered, stack)
+    # A key that is recorded as failed after a commit was not made by it: it failed there, or was skipped.
+    not_made = dict.fromkeys([*checkpoint.skipped, *(entry.key for entry in checkpoint.failed)])
+    return _Recomputed(scope, gathered, results, _failed_at_commit(recipe.shape, scope, list(not_made), results))
 
 
-def _stage_again(
-    spec: StepSpec, recipe: _Recipe, made: _Made, output: TableSource, commit: PastCommit, target: Target
+def _stage_output(
+    spec: StepSpec, recipe: _Recipe, made: _Recomputed, output: TableSource, commit: PastCommit, target: SliceTarget
 ) -> StagedChange:
     """Stage one output's part of what a commit computed."""
     if spec.keys_table is not None and output.name == spec.keys_table.name:
         assert commit.checkpoint is not None
-        rows = [processed_rows(made.gathered, made.failed, read_then(commit.checkpoint), spec.keys_table)]
+        rows = [processed_rows(made.gathered, made.failed, read_at_commit(commit.checkpoint), spec.keys_table)]
     else:
         place = [entry.name for entry in recipe.shape.outputs].index(output.name)
         rows = [_without(piece, made.failed, output.context.session) for piece in made.results.outputs[place]]
     return stage_change(output, target, change_of(output, rows, made.scope, made.failed, commit.last_before))
 
 
-def scope_then(context: TableContext, shape: Shape, commit: PastCommit, stack: ExitStack) -> Scope | None:
+def scope_of_commit(context: TableContext, shape: Shape, commit: PastCommit, stack: ExitStack) -> Scope | None:
     """The keys that a commit computed, from its checkpoint; None if it computed none."""
     checkpoint = commit.checkpoint
     assert checkpoint is not None
@@ -136,7 +136,7 @@ def scope_then(context: TableContext, shape: Shape, commit: PastCommit, stack: E
         blocks = context.control.index.slices(table, after=since, upto=until)
         changes.append(ChangedBlocks(table, tuple(blocks)))
     before = checkpoint.selected_at or {table: since for table, (since, _) in checkpoint.taken.items()}
-    read = read_then(checkpoint)
+    read = read_at_commit(checkpoint)
     found = list(changed_keys(shape, changes, read, {**dict.fromkeys(read), **before}))
     columns = columns_of(checkpoint.keys[0]) if checkpoint.keys else found[0].columns if found else None
     if columns is None:
@@ -155,7 +155,7 @@ def _bound(shape: Shape, columns: Sequence[str], values: Sequence[Any] | None) -
     return tuple(value_from_json(v, shape.key_types[n]) for n, v in zip(columns, values, strict=True))
 
 
-def _call_again(
+def _call_function(
     context: TableContext,
     spec: StepSpec,
     recipe: _Recipe,
@@ -173,7 +173,7 @@ def _call_again(
     return compute_isolating(gathered, one_call, context, stack, fail_fast=False)
 
 
-def _failed_then(shape: Shape, scope: Scope, skipped: Sequence[str], results: Results) -> pa.Table | None:
+def _failed_at_commit(shape: Shape, scope: Scope, skipped: Sequence[str], results: Results) -> pa.Table | None:
     now = failed_keys(results)
     mine = [text for text in skipped if set(columns_of(text)) == set(scope.columns or shape.group)]
     if not mine or not (scope.columns or shape.group):

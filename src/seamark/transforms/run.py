@@ -1,4 +1,4 @@
-"""One run of a step at work: compute a batch, compare it with the standing rows, commit it."""
+"""One run of a step: compute a batch, compare it with the standing rows, commit it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from seamark.transforms.compute.call import (
 from seamark.transforms.compute.gather import Gathered, LoadedRows, gather
 from seamark.transforms.compute.isolate import compute_isolating
 from seamark.transforms.compute.pandas_call import compute_pandas
-from seamark.transforms.declare.nondeterminism import warn_of_chance
+from seamark.transforms.declare.nondeterminism import warn_if_nondeterministic
 from seamark.transforms.declare.spec import StepSpec
 from seamark.transforms.keys.counting import count_scope
 from seamark.transforms.keys.select import no_keys
@@ -50,7 +50,7 @@ from seamark.transforms.keys.tracking import processed_rows
 
 @dataclass(frozen=True)
 class Work:
-    """One batch to be done: a scope, how it was found, and how far inputs are incorporated once it is committed."""
+    """One batch to compute: its scope, how it was found, and how far its commit incorporates the inputs."""
 
     scope: Scope
     mode: Mode
@@ -59,8 +59,8 @@ class Work:
     keys: tuple[str, ...] = ()
     range: RangeMark | None = None
     loaded: Mapping[str, LoadedRows] = field(default_factory=dict)
-    completes: bool = False  # all that waited up to the pins is done with it
-    remember: bool = False  # keys computed ahead of the positions are remembered
+    completes: bool = False  # everything pending up to the pins is done with it
+    remember: bool = False  # whether its keys, computed ahead of the positions, are remembered
     rows_in: int = 0
 
     @property
@@ -96,7 +96,7 @@ class StepRun:
         self.config = config
         self.attempt = attempt
         self.report = attempt.report
-        self.tried: set[str] = set()  # failed keys that this run has taken already
+        self.tried: set[str] = set()  # failed keys that this run has tried already
         self.added: dict[str, tuple[int | None, int | None]] = {}  # records added to each output, as (after, upto]
         self.offsets: dict[str, float] = {}  # times up to which inputs were covered
         self._fail_fast = spec.options.fail_fast if config.fail_fast is None else config.fail_fast
@@ -116,7 +116,7 @@ class StepRun:
         self._on_batch(self.report, batches_left)
 
     def do_handed_in(self, backlog: Backlog, work: Work) -> None:
-        """Compute keys that somebody has given and commit them; without any key there is nothing to commit."""
+        """Compute keys that the caller has handed in and commit them; without any key, do nothing."""
         if not work.is_empty:
             self.do(backlog, work)
 
@@ -144,7 +144,7 @@ class StepRun:
     def _uncomputed(self, backlog: Backlog, work: Work, gathered: Gathered) -> Done:
         assert isinstance(gathered.scope, AllKeys | KeyRange)
         results = Results.none(self.shape)
-        frames = call_uncomputed(self.shape, warn_of_chance(self.spec), gathered)
+        frames = call_uncomputed(self.shape, warn_if_nondeterministic(self.spec), gathered)
         pairs = zip(self.shape.outputs, frames, strict=True)
         results.add([asserted_scope(self.shape, output, frame, gathered.scope) for output, frame in pairs])
         return self._done(backlog, work, gathered, results)
@@ -191,7 +191,7 @@ class StepRun:
                     pieces[place] = stack.enter_context(moved_to_files(self.context, local, output.schema))
 
     def give_up(self, backlog: Backlog, keys: Set[str], work: Work) -> None:
-        """Forget failed keys, in a commit that computes nothing, so that the chain knows of it too."""
+        """Forget failed keys in a commit that computes nothing, so that the chain records it too."""
         standing = self._standing_failures(backlog)
         self._failures = {key: entry for key, entry in standing.items() if key not in keys}
         done = Done(work, Results.none(self.shape), [[] for _ in self.spec.written], 0)
@@ -234,7 +234,7 @@ class StepRun:
             )
 
         def one_call(part: Gathered) -> list[CheckedFrame]:
-            return call(self.shape, warn_of_chance(self.spec), part, self.context, stack)
+            return call(self.shape, warn_if_nondeterministic(self.spec), part, self.context, stack)
 
         fail_fast = self._fail_fast
         return compute_isolating(gathered, one_call, self.context, stack, fail_fast=fail_fast, trouble=trouble)
@@ -263,7 +263,9 @@ class StepRun:
         read_at = json.dumps({table: -1 if offset is None else offset for table, offset in backlog.read.items()})
         failed = failed_again(self.spec.name, done.results.failed, standing, now, read_at)
         cured = held_by(work.scope, self.shape.key_types, [key for key in standing if key not in failed])
-        if work.range is not None and work.range.last:  # all keys there are, so also what failed by other columns
+        if (
+            work.range is not None and work.range.last
+        ):  # all keys were computed, also those that failed by other columns
             cured += [key for key in standing if not set(columns_of(key)) <= set(self.shape.keys)]
         left = {key: entry for key, entry in standing.items() if key not in cured} | failed
         covered, passed = self._covered_keys(work, failed, backlog, read_at, now)
@@ -300,10 +302,10 @@ class StepRun:
         )
         global_failure = bool(failed) and not self.shape.keys  # then the standing rows are left as they are
         scope = no_keys(self.shape) if global_failure else work.scope
-        left_alone = failed_keys(done.results)
+        failed_now = failed_keys(done.results)
         pairs = zip(self.spec.written, done.rows, strict=True)
         return Batch(
-            changes=tuple(partial(change_of, output, rows, scope, left_alone) for output, rows in pairs),
+            changes=tuple(partial(change_of, output, rows, scope, failed_now) for output, rows in pairs),
             checkpoint=checkpoint,
             covered=work.covers,
             watermark=least_watermark(self.context, backlog.pins.values()) if work.completes else None,

@@ -1,4 +1,4 @@
-"""A step as a person uses it: run it, in full or in part, and look at what waits and what failed."""
+"""Step: run it, in full or in part, and read what is pending and what failed."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from seamark.ledger.verify import VerifyReport
 from seamark.steps.rows.changed_rows import changed_keys_of
 from seamark.steps.rows.changelist import ChangeList, KeyFrames, Recipe, is_known_empty, not_read
 from seamark.steps.running.attempt import Attempt, attempt
-from seamark.steps.running.begin import Makers, all_tables, ready_tables
 from seamark.steps.running.failures import failure_frame
 from seamark.steps.running.observe import OnBatch, silent
+from seamark.steps.running.prepare import Makers, all_tables, prepare_tables
 from seamark.steps.running.report import StepPlan, StepReport
 from seamark.steps.running.run_config import OnChange, RunConfig
 from seamark.steps.standing.known import Known
 from seamark.steps.standing.moves import Mode, Move
 from seamark.tables.context import TableContext
 from seamark.tables.schema.growth import grow_declared
-from seamark.tables.write.publish import begun_heads
+from seamark.tables.write.publish import new_chain_heads
 from seamark.transforms.backlog import Backlog, adopted, backlog_of
 from seamark.transforms.declare.spec import StepSpec
 from seamark.transforms.keys.handed_in import changed_rows, failed_among, handed_in_scope, key_rows
@@ -95,7 +95,7 @@ class Step:
         return self._run(config, Mode.RUN, lambda run: self._settle(run, config), on_batch)
 
     def run_changelist(self, changes: ChangeList, config: RunConfig | None = None) -> StepReport:
-        """Compute the keys that given changes of inputs lead to, changed or not. No position moves."""
+        """Compute the keys that these changes of inputs lead to, changed or not. No position moves."""
         config = config or RunConfig()
         for table in changes.changes:
             if table not in self.inputs:
@@ -114,7 +114,7 @@ class Step:
         """Compute the keys of a frame, changed or not. No position moves."""
         config = config or RunConfig()
         if is_known_empty(keys):
-            if not isinstance(keys, list):  # the columns of a frame are looked at all the same
+            if not isinstance(keys, list):  # the columns of a frame are checked even if it is empty
                 key_rows(self.spec.shape, keys)
             return StepReport(self.name)
 
@@ -142,7 +142,7 @@ class Step:
         return self._run(config, Mode.RETRY, work)
 
     def give_up(self, keys: Any = None) -> int:
-        """Forget failed keys, all or those of a frame: they are tried again only when they change. Gives how many."""
+        """Forget failed keys, all or those of a frame: they are tried again only when they change. Returns how many."""
         given_up = self._failed(keys)
         if not given_up:
             return 0
@@ -184,12 +184,12 @@ class Step:
         return changed_idx_count(self._context, self._as_a_run_would(config), config)
 
     def _as_a_run_would(self, config: RunConfig) -> Backlog:
-        """How far the step is; where a run would ask about a changed definition, as if the rows were kept."""
+        """The backlog as a run would see it; if a changed definition needs a choice, as if it were `keep`."""
         policy = self._policy(config)
         return decided(self._backlog(), "keep" if policy == "ask" else policy)
 
     def refuse_moved_offsets(self) -> None:
-        """Nothing: a step computes rows again from its inputs, however often a record leads it there."""
+        """Does nothing: a step computes rows from its inputs, so reading a record twice does no harm."""
 
     def replay(self, heads: Mapping[str, TableHead]) -> VerifyReport:
         """What differs when the commits of some of its tables, up to these heads, are computed again."""
@@ -206,7 +206,7 @@ class Step:
     # --- how a run goes -----------------------------------------------------------------------------------------------
 
     def _settle(self, run: StepRun, config: RunConfig) -> None:
-        """Pin the inputs once, then do what waits until nothing does; what comes later waits for the next run."""
+        """Pin the inputs once, then make moves until settled. Later commits wait for the next run."""
         backlog = self._pinned(run, config)
         if config.is_partial:
             part_of_changes(run, backlog, config)
@@ -236,18 +236,18 @@ class Step:
         return config.on_change or self.spec.options.on_change
 
     def _pinned(self, run: StepRun, config: RunConfig) -> Backlog:
-        """The step with its tables ready and its inputs pinned. Refusals come before anything is written."""
+        """The backlog with the tables prepared and the inputs pinned. Refuses before anything is written."""
         known = Known.of(self._context)
         backlog = self._accepted(backlog_of(self._context, self.spec, known).checked(), config)
-        ready = ready_tables(self._context, run.attempt.files, self.spec, self._makers(), known)
+        ready = prepare_tables(self._context, run.attempt.files, self.spec, self._makers(), known)
         if ready is not known:
-            begun = begun_heads(run.attempt.files)
-            backlog = self._accepted(backlog_of(self._context, self.spec, ready).checked(begun.keys()), config)
+            new_chains = new_chain_heads(run.attempt.files)
+            backlog = self._accepted(backlog_of(self._context, self.spec, ready).checked(new_chains.keys()), config)
         run.attempt.read_upto(self._context, backlog.pins)
         return adopted(self._context, backlog)
 
     def _accepted(self, backlog: Backlog, config: RunConfig) -> Backlog:
-        """The backlog as a run takes it: refused here if at all, with a pass over all keys to come if one is needed."""
+        """The backlog with a pass over all keys ahead if one is needed. All refusals of a run are raised here."""
         if backlog.outgrown is not None:
             raise backlog.outgrown
         return decided(backlog, self._policy(config))
@@ -267,7 +267,7 @@ class Step:
         return attempt(self._context, self.spec, StepReport(self.name, mode=mode), self._wait, once)
 
     def _remember(self, run: StepRun, report: StepReport) -> None:
-        """What the run changed, for the steps that follow: frames are made when somebody looks."""
+        """Report what the run changed, for the steps that follow; frames of keys are computed when they are read."""
         frames: dict[str, Recipe] = {}
         for output in self.spec.shape.outputs:
             if output.name in run.added and run.added[output.name][0] != run.added[output.name][1]:

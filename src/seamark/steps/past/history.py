@@ -74,6 +74,6 @@ def stored_source(context: TableContext, table: str, sequence: int | None = None
     return TableSource(context, table, TableSchema.from_ledger(event.schema))
 
 
-def read_then(checkpoint: Checkpoint) -> dict[str, int | None]:
+def read_at_commit(checkpoint: Checkpoint) -> dict[str, int | None]:
     """The last record of each input that a commit read."""
     return {table: at.offset for table, at in checkpoint.read.items()}

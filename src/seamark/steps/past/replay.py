@@ -22,8 +22,8 @@ from seamark.steps.past.history import PastCommit, past_commits, stored_source
 from seamark.steps.past.replay_compare import Difference, Skipped, first_difference
 from seamark.tables.context import TableContext
 from seamark.tables.read.source import TableSource
-from seamark.tables.write.publish import writing
-from seamark.tables.write.stage import StagedChange, Target
+from seamark.tables.write.stage import SliceTarget, StagedChange
+from seamark.tables.write.writing import writing
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ class Shared:
         return made
 
 
-Again = Callable[[TableSource, PastCommit, Target, Shared], StagedChange | None]
+Again = Callable[[TableSource, PastCommit, SliceTarget, Shared], StagedChange | None]
 """Makes a table's part of a commit again, up to its staged slices; None if what it was made by is no longer there."""
 
 
@@ -146,9 +146,9 @@ def count_without_step(context: TableContext, table: str, head: TableHead) -> Ve
     return VerifyReport(0, (), 0, len(made))
 
 
-def _target(context: TableContext, output: TableSource, commit: PastCommit, folder: Path) -> Target:
+def _target(context: TableContext, output: TableSource, commit: PastCommit, folder: Path) -> SliceTarget:
     sizes = [(b.last_offset or 0) - (b.first_offset or 0) + 1 for b in commit.blocks if b.first_offset is not None]
-    return Target(
+    return SliceTarget(
         table=output.name,
         schema=stored_source(context, output.name, commit.blocks[0].sequence).schema,
         folder=folder,

@@ -26,7 +26,7 @@ Offsets: TypeAlias = dict[Any, float]
 
 
 class KeyFrames(Mapping[str, Any]):
-    """Frames of keys by table. One may be a recipe, followed when somebody looks: most are never looked at."""
+    """Frames of keys by table. A frame may be a recipe, followed on first access: most are never read."""
 
     def __init__(self, frames: Mapping[str, Any]) -> None:
         self._frames = dict(frames)
@@ -56,7 +56,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class ChangeList:
-    """Keys that changed, a frame by table, and offsets that were covered, by (step, input table)."""
+    """Keys that changed, one frame per table, and the offsets covered, by (step, input table)."""
 
     changes: Mapping[str, Any] = field(default_factory=dict)
     offsets: Offsets = field(default_factory=dict)
@@ -76,7 +76,7 @@ class ChangeList:
 
     @property
     def has_no_rows(self) -> bool:
-        """Whether it is known, without asking Spark, that no frame holds a row."""
+        """Whether every frame is known to be empty without a Spark job."""
         return all(is_known_empty(frame) for frame in self.changes.values())
 
     def of(self, tables: Collection[str]) -> ChangeList:
@@ -86,7 +86,7 @@ class ChangeList:
 
 
 def is_known_empty(frame: Any) -> bool:
-    """Whether a frame has no rows, as far as is known without asking Spark."""
+    """Whether a frame is known to have no rows without a Spark job."""
     return not is_spark(frame) and len(frame) == 0
 
 
@@ -107,7 +107,7 @@ def _both(one: Mapping[str, Any], other: Mapping[str, Any], table: str) -> Any:
 
 
 def join_frames(one: Any, other: Any) -> Any:
-    """The keys of two frames, each once: of the kind of the frames, or Spark's if one of them is."""
+    """The distinct keys of two frames, as a frame of their kind; a Spark frame if one of them is."""
     if is_known_empty(one) or is_known_empty(other):
         return other if is_known_empty(one) else one
     if is_spark(one) or is_spark(other):

@@ -1,4 +1,4 @@
-"""Reading for steps: what is small comes to the driver, often without a Spark job; what is large stays with Spark."""
+"""Reading rows for steps: small ones into memory, often without a Spark job; large ones as Spark frames."""
 
 from __future__ import annotations
 
@@ -48,41 +48,41 @@ def read_records(source: TableSource, blocks: Sequence[BlockEntry]) -> pa.Table 
 
 
 def read_for(source: TableSource, scope: Scope, upto: int | None, columns: Sequence[str] | None = None) -> CheckedFrame:
-    """The rows of a scope as they stood after the record `upto`, with their `_offset`: on the driver if small.
+    """The rows of a scope after the record `upto`, with their `_offset`: in memory if small.
 
-    Where not all of their columns are needed, those that are, the key and the scope's own.
+    With `columns`, only these, the key and the columns of the scope.
     """
     needed = source.schema.names if columns is None else {*columns, *scope.columns, *source.schema.key}
     names = [name for name in source.schema.names if name in needed]
     snapshot = snapshot_at(source, upto)
     if isinstance(scope, KeyFrame):
-        return _in_spark(snapshot, scope, names)
+        return _spark_rows(snapshot, scope, names)
     values = scope.values if isinstance(scope, KeyValues) and scope.columns else None
     few = read_few(snapshot, values, names)
     if few is not None:
         return LocalFrame(few if values is not None else filter_rows(scope, few))
     may_be_few = values is not None or fits_on_driver(snapshot.rows_at_most())
-    found = _from_spark(snapshot, scope, names) if may_be_few else None
-    return found if found is not None else _in_spark(snapshot, scope, names)
+    found = _collected_rows(snapshot, scope, names) if may_be_few else None
+    return found if found is not None else _spark_rows(snapshot, scope, names)
 
 
-def _in_spark(snapshot: Snapshot, scope: Scope, names: Sequence[str]) -> SparkFrame:
+def _spark_rows(snapshot: Snapshot, scope: Scope, names: Sequence[str]) -> SparkFrame:
     images = images_of(snapshot, scope.choice(snapshot.source))
     return SparkFrame(images.select(OFFSET, *[quoted(name) for name in names]))
 
 
-def _from_spark(snapshot: Snapshot, scope: LocalScope, names: Sequence[str]) -> LocalFrame | None:
-    """The rows of a scope, brought from Spark; it is asked for the base only where the tail can be read here.
+def _collected_rows(snapshot: Snapshot, scope: LocalScope, names: Sequence[str]) -> LocalFrame | None:
+    """The rows of a scope, collected from Spark; only those of the base if the tail can be read without it.
 
     None if they are too large.
     """
     source, base, schema = snapshot.source, snapshot.base, row_schema(snapshot.source, names)
-    rows_at_most = snapshot.rows_at_most(_whole_keys(source, scope))
-    hint = f"`seamark verify {source.name}` tells whether a file is missing or damaged."
+    rows_at_most = snapshot.rows_at_most(_key_count(source, scope))
+    hint = f"`seamark verify {source.name}` says whether a file is missing or damaged."
     with spark_errors_explained(source, "read rows", hint):
         records = None if base is None else read_small(source, snapshot.tail, ["offset", "op", *names])
         if base is None or records is None:
-            return _collected(_in_spark(snapshot, scope, names).frame, schema, rows_at_most)
+            return _collected(_spark_rows(snapshot, scope, names).frame, schema, rows_at_most)
         chosen = scope.choice(source).of(read_base(source, base))
         folded = _collected(chosen, schema, min(rows_at_most, base.row_count))
     if folded is None:
@@ -90,8 +90,8 @@ def _from_spark(snapshot: Snapshot, scope: LocalScope, names: Sequence[str]) -> 
     return LocalFrame(with_tail(source, folded.rows, records, lambda live: filter_rows(scope, live)))
 
 
-def _whole_keys(source: TableSource, scope: LocalScope) -> int | None:
-    """How many whole keys a scope has, each of which has one row at most; None if it does not name them."""
+def _key_count(source: TableSource, scope: LocalScope) -> int | None:
+    """How many keys of the table a scope lists, each with one row at most; None if it does not list whole keys."""
     if not isinstance(scope, KeyValues) or not source.schema.key or set(scope.columns) != set(source.schema.key):
         return None
     return int(scope.values.num_rows)

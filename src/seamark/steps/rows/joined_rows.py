@@ -1,4 +1,4 @@
-"""Rows of two frames as one, in types that hold the values of both: none of them is changed to fit."""
+"""Rows of two frames as one, in types that hold the values of both: no value is changed to fit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def in_type(name: str, values: pa.ChunkedArray, wanted: pa.DataType) -> pa.Chunk
 
 
 def fits(values: pa.ChunkedArray, wanted: pa.DataType) -> bool:
-    """Whether each of the values is one of a type, too."""
+    """Whether a type can hold each of the values exactly."""
     try:
         return convertible(values.type, wanted) and convert_array(values, wanted) is not None
     except ValueDoesNotFit:

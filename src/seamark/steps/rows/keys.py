@@ -1,4 +1,4 @@
-"""Transform keys as text: how the control database, checkpoints and people see them."""
+"""Transform keys as JSON text, as the control database, checkpoints and reports hold them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def columns_of(text: str) -> tuple[str, ...]:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON can hold it."""
+    """A value in a form that JSON can hold."""
     if isinstance(value, datetime):
         return (value.astimezone(UTC) if value.tzinfo else value).isoformat()
     if isinstance(value, date):
@@ -58,7 +58,7 @@ def plain(value: Any) -> Any:
 
 
 def _value(value: Any, kind: pa.DataType) -> Any:
-    """The value that `plain` was given."""
+    """The value of a type that `plain` turned into this one."""
     if value is None:
         return None
     if pa.types.is_timestamp(kind):
@@ -75,5 +75,5 @@ def _value(value: Any, kind: pa.DataType) -> Any:
 
 
 def value_from_json(value: Any, kind: pa.DataType) -> Any:
-    """A value of a column, from what JSON or a command line holds of it."""
+    """A value of a column, from JSON or a command line."""
     return _value(value, kind)

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def to_pandas(rows: pa.Table) -> pd.DataFrame:
-    """Rows as pandas has them; whole numbers stay whole where some are NULL, and moments keep their zone.
+    """Rows as a pandas frame; whole numbers stay whole where some are NULL, and timestamps keep their zone.
 
-    Inside arrays and structs, which pandas has no types for, whole numbers beside NULLs are Python's own, and the NULLs
-    None: as floats the large ones among them would be others.
+    Inside arrays and structs, for which pandas has no types, whole numbers beside NULLs are Python ints and NULLs are
+    None: as floats, large numbers would change.
     """
     import pandas as pd
 

@@ -74,7 +74,7 @@ class KeyRange:
 
 @dataclass(frozen=True)
 class KeyValues:
-    """Given keys, few enough for memory; each once."""
+    """Listed keys, few enough for memory; each once."""
 
     values: pa.Table
 
@@ -96,7 +96,7 @@ class KeyValues:
 
 @dataclass(frozen=True)
 class KeyFrame:
-    """Keys that Spark holds, each once."""
+    """Keys in a Spark frame, each once."""
 
     columns: tuple[str, ...]
     frame: DataFrame
@@ -109,7 +109,7 @@ class KeyFrame:
 Scope: TypeAlias = AllKeys | KeyRange | KeyValues | KeyFrame
 
 
-def outside(scope: Scope, rows: DataFrame, source: TableSource) -> DataFrame:
+def rows_outside(scope: Scope, rows: DataFrame, source: TableSource) -> DataFrame:
     """The rows of a frame that do not belong to a scope."""
     if isinstance(scope, AllKeys):
         return rows.where(F.lit(False))
@@ -153,7 +153,7 @@ def cut_into_ranges(columns: Sequence[str], bounds: Sequence[tuple[Any, ...]]) -
 
 
 def rest_of_ranges(ranges: Sequence[KeyRange | AllKeys], after: tuple[Any, ...]) -> list[KeyRange | AllKeys]:
-    """What is left of ranges when all keys up to a bound are done."""
+    """The ranges that remain when all keys up to a bound are done."""
     done = tuple(sortable(value) for value in after)
     left: list[KeyRange | AllKeys] = []
     for scope in ranges:
@@ -166,7 +166,7 @@ def rest_of_ranges(ranges: Sequence[KeyRange | AllKeys], after: tuple[Any, ...])
 
 
 def key_frame_holds(scope: KeyFrame, keys: pa.Table) -> list[bool]:
-    """For each of some keys, whether a frame of keys has it."""
+    """For each of some keys, whether a frame of keys has it: a Spark job."""
     mine = spark_frame(scope.frame.sparkSession, keys)
     same = [mine[quoted(name)].eqNullSafe(scope.frame[quoted(name)]) for name in scope.columns]
     found = arrow_rows(mine.join(scope.frame, all_of(same), "left_semi"))

@@ -28,8 +28,8 @@ from seamark.steps.standing.diagnosis import STOPPED
 from seamark.steps.standing.moves import Mode
 from seamark.steps.standing.pins import Pin
 from seamark.tables.context import TableContext
-from seamark.tables.write.conflicts import until_first
-from seamark.tables.write.publish import Writing, writing
+from seamark.tables.write.conflicts import retry_on_conflict
+from seamark.tables.write.writing import Writing, writing
 from seamark.texts import record_of
 
 log = logging.getLogger("seamark.run")
@@ -37,18 +37,18 @@ log = logging.getLogger("seamark.run")
 
 @dataclass
 class Attempt:
-    """A run under way: the lease that it holds, where it writes, when it began, and how far it reads."""
+    """A run in progress: its lease, its staged files, its report, when it began, and its pins."""
 
     lease: Lease
     files: Writing
     report: StepReport
     started: float
-    spark_before: float  # what starting Spark had taken by then: a run's time does not hold it
+    spark_before: float  # seconds spent on starting Spark before this run: its own time leaves such seconds out
     pins: Mapping[str, Pin] = field(default_factory=dict)
     is_listed: bool = False  # among the runs at work
 
     def read_upto(self, context: TableContext, pins: Mapping[str, Pin]) -> None:
-        """Pin the inputs. The run is listed as at work from here on, so that nobody takes away what it reads."""
+        """Pin the inputs. From here on the run is listed as live, so that `gc` keeps the bases that it reads."""
         offsets = {table: pin.offset for table, pin in pins.items()}
         if self.is_listed:
             context.control.live.move_pins(self.files.run_id, offsets)
@@ -60,7 +60,7 @@ class Attempt:
         self.pins, self.is_listed = pins, True
 
     def at_batch(self, context: TableContext, mode: Mode, number: int, *, batches_left: int) -> None:
-        """Say which batch is at work, for people who look on."""
+        """Record which batch is being computed, for `status`, progress and metrics."""
         context.control.live.at_batch(self.files.run_id, number, number + batches_left, mode.value)
         for observe in begin_observers:
             observe(self.report, number, number + batches_left)
@@ -83,12 +83,12 @@ class Attempt:
 def attempt(
     context: TableContext, maker: Maker, report: StepReport, wait: float, work: Callable[[Attempt], None]
 ) -> StepReport:
-    """Do some work under a step's lease; planned again if others commit first; recorded also when it fails."""
+    """Do the work under a step's lease and return the report. Retried after conflicts; recorded even if it fails."""
     begun, started, spark_before = time.monotonic(), context.clock.now().timestamp(), seconds_spent()
     with _leased(context, maker, wait) as lease, writing(context) as files:
         run = Attempt(lease, files, report, started, seconds_spent())
         try:
-            _until_it_is_first(run, work)
+            _retried(run, work)
         except BaseException as error:
             _record_failure(context, run, error)
             raise
@@ -101,17 +101,17 @@ def attempt(
     return report
 
 
-def _until_it_is_first(run: Attempt, work: Callable[[Attempt], None]) -> None:
+def _retried(run: Attempt, work: Callable[[Attempt], None]) -> None:
     def plan_again(error: SeamarkError, _number: int) -> None:
         if isinstance(error, StagedFilesGone):
-            run.files.begin_anew()
+            run.files.revive()
         log.info("step '%s' plans again: %s", run.report.step, error.message)
 
-    until_first(lambda: _do(run, work), (CommitConflict, PositionConflict, StagedFilesGone), plan_again)
+    retry_on_conflict(lambda: _work_once(run, work), (CommitConflict, PositionConflict, StagedFilesGone), plan_again)
 
 
-def _do(run: Attempt, work: Callable[[Attempt], None]) -> None:
-    """Do some work; what fails because the run's own files were collected fails as `StagedFilesGone`."""
+def _work_once(run: Attempt, work: Callable[[Attempt], None]) -> None:
+    """Do the work once; an error because `gc` removed the run's files becomes `StagedFilesGone`."""
     with interruptions_named(run.report.step):
         try:
             work(run)
@@ -120,14 +120,14 @@ def _do(run: Attempt, work: Callable[[Attempt], None]) -> None:
             raise
 
 
-def _stopped_by(error: BaseException) -> str:
+def _why_stopped(error: BaseException) -> str:
     return str(error) or ("stopped by Ctrl-C" if type(error) is KeyboardInterrupt else type(error).__name__)
 
 
 def give_back_runs(control: Control) -> None:
-    """Put the runs of this process on record as stopped and give back its leases, for a process that is about to end.
+    """Record the runs of this process as stopped and release its leases, before the process ends.
 
-    A commit that is under way meanwhile is refused, or complete.
+    A commit in progress is then refused or already complete.
     """
     now = control.clock.now().timestamp()
     for live in control.live.all():
@@ -157,9 +157,9 @@ def _record_failure(context: TableContext, run: Attempt, error: BaseException) -
     done = run.record(context, mode=report.mode, rows_in=report.rows_in, rows_out=report.rows_out)
     if isinstance(error, Exception):
         record = replace(done, outcome="failed", error=record_of(error))
-    else:  # Ctrl-C, a signal, or a program that ends: nothing is wrong with the step
-        record = replace(done, outcome=STOPPED, error=_stopped_by(error))
+    else:  # Ctrl-C, a signal, or a program that ends: not a failure of the step
+        record = replace(done, outcome=STOPPED, error=_why_stopped(error))
     try:
         context.control.record_run(record)
-    except SeamarkError as trouble:  # what stopped the run is raised all the same, and may well be the same trouble
+    except SeamarkError as trouble:  # the caller raises what stopped the run anyway; often that is the same problem
         log.warning("the failed run of step '%s' could not be recorded: %s", report.step, trouble)

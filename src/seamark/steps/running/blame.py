@@ -1,4 +1,4 @@
-"""Whose fault it is when a step's function fails: some key's, or of what the step runs on."""
+"""Who is to blame when a step's function fails: one of the keys, or the environment that the step runs in."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from seamark.tables.schema.convert import misfit_in
 
 
 class KeyTrouble(Exception):
-    """The function failed on some key of a scope: which one is to be found."""
+    """The function failed on some key of a scope; which one, the search in `isolate` finds out."""
 
     def __init__(self, cause: BaseException) -> None:
         self.cause = cause
@@ -19,7 +19,7 @@ class KeyTrouble(Exception):
 
     @property
     def text(self) -> str:
-        """The error in few words, as it can be kept."""
+        """The error as it is recorded with the key."""
         if isinstance(self.cause, TableError):
             return self.cause.what
         misfit = misfit_in(self.cause)
@@ -30,7 +30,7 @@ class KeyTrouble(Exception):
 
 
 def blamed(error: BaseException) -> Exception:
-    """The error as trouble of some key; or itself, if no key is to blame for it."""
+    """`KeyTrouble` if a key is to blame for the error; otherwise the error itself."""
     if isinstance(error, SeamarkError):
         return error
     if isinstance(error, Exception) and fault_of(error) is not Fault.ROWS:
@@ -40,7 +40,7 @@ def blamed(error: BaseException) -> Exception:
 
 @contextmanager
 def interruptions_named(step: str) -> Iterator[None]:
-    """Name what stopped a step where Spark's own error does not: its first line says which call to the JVM failed."""
+    """Turn an error of the environment into `StepInterrupted`: the first line of Spark's own only names a JVM call."""
     try:
         yield
     except SPARK_ERRORS as error:
@@ -50,7 +50,7 @@ def interruptions_named(step: str) -> Iterator[None]:
 
 
 def interrupted(step: str, error: BaseException) -> StepInterrupted:
-    """The error that stops a run when what the step runs on has failed."""
+    """The error that stops a run when the environment has failed."""
     return StepInterrupted(
         f"step '{step}' could not continue: {explained(error).rstrip('.')}. No key is to blame, and none was recorded "
         "as failed; nothing of this batch was written.",

@@ -1,4 +1,4 @@
-"""From computed rows to a commit: compare with the rows that stand, stage, draft the blocks, publish."""
+"""From computed rows to a commit: compare with the current rows, stage, draft the blocks, publish."""
 
 from __future__ import annotations
 
@@ -27,24 +27,18 @@ from seamark.tables.read.source import TableSource
 from seamark.tables.small import fits_on_driver
 from seamark.tables.write import compare, compare_local
 from seamark.tables.write.change import Change, FrameChange, LocalChange, NoRecords, appended_rows
-from seamark.tables.write.publish import (
-    Planned,
-    Progress,
-    Writing,
-    begun_heads,
-    data_slice,
-    later,
-)
+from seamark.tables.write.publish import Planned, Progress, data_slice, later, new_chain_heads
 from seamark.tables.write.slices import OpCounts
 from seamark.tables.write.stage import StagedChange
 from seamark.tables.write.transaction import TablePart, Transaction
+from seamark.tables.write.writing import Writing
 
 MakeChange = Callable[[int | None], Change]
 """From the last record of an output, or None while it is empty, to the records that follow it."""
 
 
 class Maker(Protocol):
-    """Whatever makes tables from tables: a step as its commits see it."""
+    """What a commit needs to know of a step that makes tables from tables."""
 
     @property
     def name(self) -> str:
@@ -63,7 +57,7 @@ class Maker(Protocol):
 
     @property
     def outputs(self) -> tuple[TableSource, ...]:
-        """The tables that it is there for."""
+        """The tables that were declared as its outputs."""
         ...
 
     @property
@@ -104,7 +98,7 @@ class Covered:
 
 @dataclass(frozen=True)
 class Batch:
-    """What one commit makes true: changes of the maker's `written`, and how far inputs are incorporated after it."""
+    """What one commit holds: a change for each table in `written`, and how far inputs are incorporated after it."""
 
     changes: tuple[MakeChange, ...]
     checkpoint: Checkpoint
@@ -124,11 +118,11 @@ class Committed:
 
 
 def change_of(
-    output: TableSource, rows: Sequence[CheckedFrame], scope: Scope, left_alone: pa.Table | None, last: int | None
+    output: TableSource, rows: Sequence[CheckedFrame], scope: Scope, failed: pa.Table | None, last: int | None
 ) -> Change:
-    """The records that lead from the rows of a scope that stood after the record `last` to the rows that are wanted.
+    """The change from the rows of a scope after the record `last` to the wanted rows.
 
-    Keys that are `left_alone` have failed: the rows that they have stay as they are.
+    The current rows of `failed` keys stay as they are.
     """
     local = [table for piece in rows if (table := piece.in_memory) is not None]
     sizes = sum(piece.num_rows for piece in local), sum(piece.nbytes for piece in local)
@@ -137,15 +131,15 @@ def change_of(
         return NoRecords()
     if last is None:
         if not few:
-            # A doubled key is seen when it is written.
+            # A doubled key is found when slices are written.
             return FrameChange(compare.appended(output.schema, _union(output, rows)))
         return LocalChange(appended_rows(_concat(output, local))) if sum(p.num_rows for p in local) else NoRecords()
     standing = read_for(output, scope, last)
     session = output.context.session
-    if left_alone is not None and left_alone.num_rows and left_alone.column_names:
-        standing = standing.anti_join(LocalFrame(left_alone), by_name(left_alone.column_names), session)
+    if failed is not None and failed.num_rows and failed.column_names:
+        standing = standing.anti_join(LocalFrame(failed), by_name(failed.column_names), session)
     if few and standing.in_memory is not None:
-        known = compare_local.StandingRows.of_rows(output.schema, standing.in_memory)
+        known = compare_local.StandingRows.from_rows(output.schema, standing.in_memory)
         return LocalChange(compare_local.replaced(output.schema, _concat(output, local), known))
     new = compare.refuse_doubled(output.schema, _union(output, rows))
     return FrameChange(compare.replaced(output.schema, new, standing.drop(OFFSET).to_spark(session)))
@@ -178,7 +172,7 @@ class Committer:
         self._leases = leases
 
     def commit(self, batch: Batch, record: Callable[[OpCounts], RunRecord], progress: Progress) -> Committed:
-        """Make a batch true, all of it or nothing; `CommitConflict` if somebody else wrote an output meanwhile."""
+        """Commit a batch, all or nothing; `CommitConflict` if somebody else wrote an output meanwhile."""
         maker = self._maker
         transaction = Transaction(self._context, self._run, leases=self._leases)
         parts = [transaction.table(output) for output in maker.written]
@@ -233,7 +227,7 @@ class Committer:
 
     def _new_definition(self, planned: Planned) -> SetTransform | None:
         """The step's definition as an event, if the chain does not have it yet."""
-        heads = {**self._context.control.index.heads(), **begun_heads(self._run)}
+        heads = {**self._context.control.index.heads(), **new_chain_heads(self._run)}
         ids = {table: heads[table].dataset_id for table in self._maker.sources}
         standing = planned.state.transform if planned.state else None
         if standing is not None and is_same(standing, self._maker.definition, ids):
@@ -241,7 +235,7 @@ class Committer:
         return self._maker.definition.set_transform(ids)
 
     def _interval(self, draft: ChainDraft, table: str, covered: Mapping[str, Covered]) -> ExecuteTransformInput:
-        """How an input goes on from where the chain has it: forward, or not at all."""
+        """How far this commit advances an input from where the chain has it; never backwards."""
         assert draft.state is not None
         assert draft.state.transform is not None
         dataset_id = next(i.dataset_ref for i in draft.state.transform.inputs if i.alias == table)
@@ -259,14 +253,14 @@ class Committer:
 
 
 def _repeats(state: ChainState, event: ExecuteTransform) -> bool:
-    """Whether an event says only what the chain says already: keys computed anew at the same pins, with equal rows."""
+    """Whether an event adds nothing to the chain: keys were computed again at the same pins, with equal rows."""
     checkpoint = event.new_checkpoint.physical_hash if event.new_checkpoint else None
     moves = event.new_data is not None or any(entry.new_block_hash is not None for entry in event.query_inputs)
     return not moves and checkpoint == state.checkpoint and event.new_watermark == state.watermark
 
 
 def older_program(step: str, refusal: SchemaChangeRefused) -> SchemaChangeRefused:
-    """The refusal of a schema as one that names the step, which stays where it is."""
+    """The refusal of an outdated schema with the step's name in it."""
     return SchemaChangeRefused(f"step '{step}' was declared before a table of it grew: {refusal.message}", refusal.hint)
 
 
@@ -281,7 +275,7 @@ def _refuse_older_read(plan: Planned, read: Mapping[str, ReadAt]) -> None:
 
 
 def last_checkpoint(plan: Planned) -> Checkpoint | None:
-    """How a derived table's last commit came about, or None before its first."""
+    """The checkpoint of a derived table's last commit, or None before its first."""
     if plan.state is None or plan.state.checkpoint is None:
         return None
     return decode(plan.files.checkpoints.read_intact(plan.state.checkpoint))
@@ -300,7 +294,7 @@ def least_watermark(context: TableContext, pins: Iterable[Pin]) -> datetime | No
 
 
 def position_at(context: TableContext, step: str, covered: Covered, generation: int) -> Position:
-    """The position of a step that has incorporated an input so far."""
+    """A step's position that says it has incorporated an input up to here."""
     newest = context.control.index.newest_before(covered.table, covered.sequence)
     return Position(
         step=step,

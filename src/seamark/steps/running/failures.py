@@ -1,4 +1,4 @@
-"""Keys that failed: how long they wait before they are tried again, and which of them a batch has cured."""
+"""Failed keys: how long they wait before they are retried, and which of them a batch has computed."""
 
 from __future__ import annotations
 
@@ -55,25 +55,27 @@ def failed_once_more(
 
 
 def failure_frame(failed: Sequence[FailedKey], columns: Sequence[str], types: KeyTypes) -> pd.DataFrame:
-    """Failed keys as people look at them: key columns, error, attempts, process_ts, retry_after."""
-    import pandas as pd  # it takes a quarter of a second to load: a process that shows a row does without
+    """Failed keys as a pandas frame: key columns, error, attempts, process_ts, retry_after."""
+    import pandas as pd  # the import is slow: a process that only shows a row does without
 
     entries = sorted(failed, key=lambda entry: entry.key)
-    told = pd.DataFrame([_told(entry) for entry in entries], columns=["error", "attempts", "process_ts", "retry_after"])
-    return told if not columns else pd.concat([to_pandas(_keys(entries, columns, types)), told], axis=1)
+    shown = pd.DataFrame(
+        [_shown(entry) for entry in entries], columns=["error", "attempts", "process_ts", "retry_after"]
+    )
+    return shown if not columns else pd.concat([to_pandas(_keys(entries, columns, types)), shown], axis=1)
 
 
 def _keys(entries: Sequence[FailedKey], columns: Sequence[str], types: KeyTypes) -> pa.Table:
-    """Those of some columns that each key has, in their types; NULL where a key does not have one."""
+    """The values of these key columns, in their types; NULL where a key does not have the column."""
     rows = [json.loads(entry.key) for entry in entries]
     values = [[value_from_json(row.get(name), types[name]) for row in rows] for name in columns]
     arrays = [pa.array(mine, types[name]) for mine, name in zip(values, columns, strict=True)]
     return pa.Table.from_arrays(arrays, names=list(columns))
 
 
-def _told(entry: FailedKey) -> dict[str, object]:
-    told = {"error": entry.error, "attempts": entry.attempts, "process_ts": _moment(entry.process_ts)}
-    return {**told, "retry_after": None if entry.retry_after is None else _moment(entry.retry_after)}
+def _shown(entry: FailedKey) -> dict[str, object]:
+    shown = {"error": entry.error, "attempts": entry.attempts, "process_ts": _moment(entry.process_ts)}
+    return {**shown, "retry_after": None if entry.retry_after is None else _moment(entry.retry_after)}
 
 
 def _moment(seconds: float) -> pd.Timestamp:
@@ -83,7 +85,7 @@ def _moment(seconds: float) -> pd.Timestamp:
 
 
 def held_by(scope: Scope, types: Mapping[str, pa.DataType], texts: Sequence[str]) -> list[str]:
-    """Those of some recorded keys that a scope has computed. `types` are those of the key's columns."""
+    """The recorded keys that belong to a scope, and so were computed with it. `types` are those of the key columns."""
     if isinstance(scope, AllKeys):
         return list(texts)
     same = [text for text in texts if set(columns_of(text)) == set(scope.columns)]

@@ -1,4 +1,4 @@
-"""Who hears of every batch: of this process, for metrics and progress, and of one run, for its caller."""
+"""Callbacks around every batch: for metrics and progress of this process, and for the caller of one run."""
 
 from __future__ import annotations
 
@@ -19,4 +19,4 @@ OnBatch = Callable[["StepReport", int], None]
 
 
 def silent(_report: StepReport, _left: int) -> None:
-    """Nobody hears of it."""
+    """The default `OnBatch`: does nothing."""

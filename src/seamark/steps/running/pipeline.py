@@ -16,9 +16,9 @@ from seamark.errors import InvalidStep, SeamarkError, UnknownStep, moved_offsets
 from seamark.ledger.verify import OnBlock, VerifyReport
 from seamark.steps.past.replay import count_without_step
 from seamark.steps.rows.changelist import ChangeList, not_read
-from seamark.steps.running.begin import all_tables
 from seamark.steps.running.commit import Maker
 from seamark.steps.running.observe import OnBatch, silent
+from seamark.steps.running.prepare import all_tables
 from seamark.steps.running.report import RunReport, StepPlan, StepReport
 from seamark.steps.running.run_config import RunConfig
 from seamark.steps.standing.known import Known, refuse_written_by_hand
@@ -26,7 +26,7 @@ from seamark.steps.standing.moves import Mode, Move
 from seamark.steps.standing.own_rows import adopt_rows, adoptable
 from seamark.tables.care.chain_facts import takes_once_as
 from seamark.tables.context import TableContext
-from seamark.tables.kinds import kind_of
+from seamark.tables.kinds import DIFF, kind_of
 from seamark.tables.read.source import TableSource
 from seamark.tables.schema.growth import grow_declared
 from seamark.tables.table import Table
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("seamark.run")
 
 OnStep = Callable[[str], None]
-"""Called with the name of a step that is about to be looked at, and run if it has work."""
+"""Called with a step's name before it is checked for work, and run if there is any."""
 
 
 class AnyStep(Protocol):
@@ -81,15 +81,15 @@ class AnyStep(Protocol):
         ...
 
     def run_changelist(self, changes: ChangeList, config: RunConfig | None = None) -> StepReport:
-        """Compute what given changes lead to."""
+        """Compute the keys that these changes of inputs lead to."""
         ...
 
     def retry(self, config: RunConfig | None = None, keys: Any = None) -> StepReport:
-        """Take what failed, all or the keys of a frame, whether it is due or not."""
+        """Compute failed keys now, all or those of a frame, whether they are due or not."""
         ...
 
     def give_up(self, keys: Any = None) -> int:
-        """Forget what failed, all or the keys of a frame, and say how much that is."""
+        """Forget failed keys, all or those of a frame, and return how many."""
         ...
 
     def failures(self) -> pd.DataFrame:
@@ -125,7 +125,7 @@ class Pipeline:
         self.steps: dict[str, AnyStep] = {}
 
     def include(self, step: AnyStep) -> None:
-        """Take a step in, of whatever kind, or refuse it; then nothing was added."""
+        """Add a step, or refuse it with nothing added."""
         self._refuse_second(step.spec)
         self._refuse_cycle(step.spec)
         refuse_written_by_hand(step.spec, self._context.control.index.heads())
@@ -133,7 +133,7 @@ class Pipeline:
         self._context.makers.update({output.name: step.name for output in step.spec.written})
 
     def exclude(self, step: AnyStep) -> None:
-        """Forget a step that was taken in, because something else about it was refused."""
+        """Remove a step again, because a later part of its declaration was refused."""
         del self.steps[step.name]
         for output in step.spec.written:
             self._context.makers.pop(output.name, None)
@@ -156,18 +156,19 @@ class Pipeline:
 
     def _refuse_foreign_diff(self, name: str) -> None:
         """Refuse to move the offsets of a diff that another program declares: its state would hold records twice."""
-        head = self._context.control.index.head(f"{name}_state")
-        if head is None or head.transform_block is None:
-            return
-        if takes_once_as(self._context.files(head.table).block(head.transform_block).event, name):
-            raise moved_offsets_of_diff(name)
+        for table in kind_of(DIFF).fills(name, ()):
+            head = self._context.control.index.head(table)
+            if head is None or head.transform_block is None:
+                continue
+            if takes_once_as(self._context.files(table).block(head.transform_block).event, name):
+                raise moved_offsets_of_diff(name)
 
     def outputs_keys(self) -> dict[str, str]:
         """The outputs of each step, as the control database names them."""
         return {name: step.spec.outputs_key for name, step in self.steps.items()}
 
     def adopted_from(self, name: str, positions: Sequence[Position]) -> str | None:
-        """The outputs under which rows are recorded that a step without its own takes over, or None."""
+        """The outputs whose recorded rows a step without rows of its own takes over, or None."""
         adoption = adoptable(self._context, self.steps[name].spec, self._context.control.index.heads(), positions)
         return adoption.from_outputs if adoption else None
 
@@ -183,7 +184,7 @@ class Pipeline:
         return found
 
     def live_runs(self) -> list[LiveRun]:
-        """The runs at work, without those of other programs' steps that go by the same name."""
+        """The live runs, without those of other programs' steps of the same name."""
         ours, live = self.outputs_keys(), self._context.control.live.all()
         said = [(run, outputs_of_lease(run.lease.name)) for run in live]
         return [run for run, outputs in said if outputs in (None, ours.get(run.step, outputs))]
@@ -198,7 +199,7 @@ class Pipeline:
         return self.steps[spec.name] if spec else None
 
     def _owners(self) -> dict[str, Maker]:
-        """The step that each name of a table is reserved for, be it written now or not."""
+        """The step that each table name is reserved for, whether the step writes it now or not."""
         return {output.name: step.spec for step in self.steps.values() for output in step.spec.may_have_written}
 
     def _refuse_second(self, spec: Maker) -> None:
@@ -214,7 +215,7 @@ class Pipeline:
                 raise _taken(output.name, spec, owners[output.name])
 
     def _refuse_cycle(self, spec: Maker) -> None:
-        """Refuse a step that would read, through others, what it writes."""
+        """Refuse a step that would read what it writes, directly or through other steps."""
         written = {output.name for output in spec.written}
         paths: list[list[Maker]] = [[spec]]
         makers = self.makers()
@@ -224,9 +225,8 @@ class Pipeline:
                 if table in written:
                     names = " -> ".join(f"'{entry.name}'" for entry in [spec, *reversed(path)])
                     raise InvalidStep(
-                        f"step '{spec.name}' would close a cycle: {names}, by way of table '{table}'. "
-                        "It was not added.",
-                        hint="data flows one way; break the circle at one of these steps.",
+                        f"step '{spec.name}' would close a cycle: {names}, through table '{table}'. It was not added.",
+                        hint="data flows one way; break the cycle at one of these steps.",
                     )
                 maker = makers.get(table)
                 if maker is not None and maker not in path:
@@ -260,7 +260,7 @@ class Pipeline:
     def run(
         self, names: Sequence[str], config: RunConfig, on_batch: OnBatch = silent, on_step: OnStep | None = None
     ) -> RunReport:
-        """Run steps in order, each once. Trouble of a step is in its report, and the others continue."""
+        """Run steps in order, each once. A step's error is in its report, and the others continue."""
         steps, begun = self.in_order(names), time.monotonic()
         known: Known | None = Known.of(self._context)
         report = RunReport()
@@ -270,7 +270,7 @@ class Pipeline:
             done = _reported(step, config, partial(step.run_full, config, known=known, on_batch=on_batch))
             report.steps[step.name] = done
             if done.did_something:
-                known = Known.of(self._context)  # what it wrote is news to those that follow
+                known = Known.of(self._context)  # what it wrote is input for the steps that follow
         report.seconds = time.monotonic() - begun
         return report
 
@@ -288,7 +288,7 @@ class Pipeline:
             log.warning("declared columns were not added to all of %s: %s", [other.name for other in others], error)
 
     def run_changelist(self, changes: ChangeList, config: RunConfig) -> RunReport:
-        """Push given changes through the steps that read their tables, and those steps' changes on from there."""
+        """Run the steps that read the changed tables, then the steps that read what those changed, and so on."""
         begun, report = time.monotonic(), RunReport()
         self._refuse_unread(changes)
         for step in self._sorted():
@@ -301,7 +301,7 @@ class Pipeline:
         return report
 
     def _refuse_unread(self, changes: ChangeList) -> None:
-        """Refuse tables that no step reads; what a step has made may well be the end of the path."""
+        """Refuse tables that no step reads; derived ones may be there, because steps hand on their outputs."""
         read = list(dict.fromkeys(table for s in self._sorted() if not _takes_once(s) for table in s.inputs))
         makers = self.makers()
         for table in changes.changes:
@@ -347,7 +347,7 @@ def _takes_once(step: AnyStep) -> bool:
 
 
 def _taken(table: str, second: Maker, first: Maker) -> InvalidStep:
-    """The error that refuses a step a table that another one writes, or that one of them only keeps the name of."""
+    """The refusal of a step because another one writes the same table or reserves its name."""
     ours, theirs = ([output.name for output in maker.written] for maker in (second, first))
     wants = f"is to write table '{table}'" if table in ours else f"reserves the name of table '{table}'"
     has = f"which step '{first.name}' writes" if table in theirs else f"whose name is reserved for step '{first.name}'"
@@ -359,7 +359,7 @@ def _taken(table: str, second: Maker, first: Maker) -> InvalidStep:
 
 
 def _reported(step: AnyStep, config: RunConfig, run: Callable[[], StepReport]) -> StepReport:
-    """What a run did; what stopped it is in the report, unless the first trouble is to stop everything."""
+    """The report of a run, with the error that stopped it in it; with `fail_fast` the error is raised."""
     begun = time.monotonic()
     try:
         return run()
@@ -367,7 +367,7 @@ def _reported(step: AnyStep, config: RunConfig, run: Callable[[], StepReport]) -
         if config.fail_fast:
             raise
         level = logging.WARNING if isinstance(error, SeamarkError) else logging.ERROR
-        told = {"step": step.name, "stopped_by": type(error).__name__}
+        fields = {"step": step.name, "stopped_by": type(error).__name__}
         text = storable(record_of(error), MOST_LOGGED)
-        log.log(level, "step '%s' could not run: %s", step.name, text, extra={"seamark": told})
+        log.log(level, "step '%s' could not run: %s", step.name, text, extra={"seamark": fields})
         return StepReport(step.name, mode=Mode.FAILED, error=error, seconds=time.monotonic() - begun)

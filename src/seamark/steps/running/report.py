@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class StepReport:
     """What a run of one step did.
 
-    `keys` were computed, in `batches` commits; `rows_in` change records (or rows, when all keys were gone through) were
+    `keys` were computed, in `batches` commits; `rows_in` change records (or rows, when all keys were computed) were
     read; `failed` keys failed. `error` is what stopped the step, or None; `mode` says how the keys were found.
     """
 
@@ -43,7 +43,7 @@ class StepReport:
 
     @property
     def did_something(self) -> bool:
-        """Whether the run committed anything or met trouble."""
+        """Whether the run committed anything, or something failed."""
         return self.batches > 0 or not self.ok
 
     @property
@@ -54,17 +54,19 @@ class StepReport:
 
 @dataclass
 class RunReport:
-    """What a run over several steps did: a report a step, in the order in which they ran."""
+    """What a run over several steps did: one report per step, in the order in which they ran."""
 
     steps: dict[str, StepReport] = field(default_factory=dict)
     feeds: dict[str, Any] = field(default_factory=dict)
     sinks: dict[str, Any] = field(default_factory=dict)
     folded: tuple[str, ...] = ()
-    not_folded: dict[str, str] = field(default_factory=dict)  # tables that are to be folded and were not, and why
+    not_folded: dict[str, str] = field(
+        default_factory=dict
+    )  # tables that should have been folded, and why they were not
     seconds: float = 0.0
 
     def add_folds(self, folds: Sequence[FoldReport]) -> None:
-        """Say which tables were folded after the run, and which were to be and were not."""
+        """Add which tables were folded after the run, and which should have been but were not."""
         self.folded = tuple(done.table for done in folds if done.folded)
         self.not_folded = {left.table: left.reason for left in folds if not left.folded}
 
@@ -95,7 +97,7 @@ class StepPlan:
     """What a run of a step would do now: nothing was computed to find out, and nothing changed.
 
     `mode` is how the run would begin ("settled", "changes", "all keys", …), and `reason` says why. `keys` is how
-    many keys would be computed: so many if `keys_are_exact`, about so many if `keys_are_estimated`, else at the most.
+    many keys would be computed: exactly if `keys_are_exact`, about if `keys_are_estimated`, else an upper bound.
     """
 
     step: str

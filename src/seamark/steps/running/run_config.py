@@ -1,4 +1,4 @@
-"""How much of a step's work a run takes, as a person says it."""
+"""RunConfig: how much of a step's work a run takes, as the caller asks for it."""
 
 from __future__ import annotations
 

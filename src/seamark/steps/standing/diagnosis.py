@@ -12,11 +12,11 @@ from seamark.steps.standing.moves import NOTHING_NEW, Mode, Move
 
 FAILED = "failed"  # the outcome of a run that failed as a whole
 STOPPED = "stopped"  # the outcome of a run that somebody stopped before it was done
-QUIET_SECONDS = 3600.0  # an offset older than this is worth a word, even if nothing is pending
+QUIET_SECONDS = 3600.0  # an offset older than this is worth mentioning, even if nothing is pending
 _PARTIAL_MODES = frozenset(mode for mode in Mode if mode.leaves_records)
 
 
-class Cause(Enum):
+class LikelyCause(Enum):
     """What a step's state most likely comes from; `sentence` says it to people."""
 
     SETTLED = "settled"
@@ -40,28 +40,28 @@ class Cause(Enum):
     @property
     def needs_attention(self) -> bool:
         """Whether somebody should do something."""
-        return self not in (Cause.SETTLED, Cause.RUNNING, Cause.NO_NEW_DATA)
+        return self not in (LikelyCause.SETTLED, LikelyCause.RUNNING, LikelyCause.NO_NEW_DATA)
 
 
 _SENTENCES = {
-    Cause.SETTLED: "Everything that has come in is processed.",
-    Cause.RUNNING: "A run is at work.",
-    Cause.NO_NEW_DATA: "Everything is processed, and nothing new has come in for a while: "
+    LikelyCause.SETTLED: "Everything that has come in is processed.",
+    LikelyCause.RUNNING: "A run is at work.",
+    LikelyCause.NO_NEW_DATA: "Everything is processed, and nothing new has come in for a while: "
     "if that is not expected, look at what writes the inputs.",
-    Cause.EMPTY: "The inputs have no records yet: load them first.",
-    Cause.CHANGED: "The step's definition is not the one that its rows were made by: "
+    LikelyCause.EMPTY: "The inputs have no records yet: load them first.",
+    LikelyCause.CHANGED: "The step's definition is not the one that its rows were made by: "
     "a run shows the difference and asks what becomes of these rows.",
-    Cause.REFUSED: "A run would refuse: `seamark plan` shows why and what to do.",
-    Cause.ALL_KEYS: "All keys are to be computed, and are not yet: run the step.",
-    Cause.NOT_RUN: "Records are pending, and no run has begun since the oldest of them came in: "
+    LikelyCause.REFUSED: "A run would refuse: `seamark plan` shows why and what to do.",
+    LikelyCause.ALL_KEYS: "All keys are to be computed, and are not yet: run the step.",
+    LikelyCause.NOT_RUN: "Records are pending, and no run has begun since the oldest of them came in: "
     "run the step, or look at what should run it.",
-    Cause.ONLY_PARTS: "Records are pending, and only parts were run since the oldest of them came in: "
+    LikelyCause.ONLY_PARTS: "Records are pending, and only parts were run since the oldest of them came in: "
     "run the step in full.",
-    Cause.STOPPED: "Records are pending, and the last run was stopped or killed before it was done: "
+    LikelyCause.STOPPED: "Records are pending, and the last run was stopped or killed before it was done: "
     "run the step again.",
-    Cause.FAILING: "The last run failed, or keys could not be computed: "
+    LikelyCause.FAILING: "The last run failed, or keys could not be computed: "
     "look at the error, fix the function or the data, then run or retry the step.",
-    Cause.TOO_SLOW: "Runs end well, but leave records behind that were there before they began: "
+    LikelyCause.TOO_SLOW: "Runs end well, but leave records behind that were there before they began: "
     "run the step more often, without limits, or give it more cores.",
 }
 
@@ -90,33 +90,35 @@ class StepFacts:
     next_move: Move = NOTHING_NEW
 
 
-def likely_cause(facts: StepFacts) -> Cause:
+def likely_cause(facts: StepFacts) -> LikelyCause:
     """The cause that explains the facts best; the first that fits, in the order of the code."""
     if facts.is_running:
-        return Cause.RUNNING
+        return LikelyCause.RUNNING
     if facts.next_move.refusal is not None:  # until somebody decides, no run does anything
-        return Cause.CHANGED if isinstance(facts.next_move.refusal, DefinitionChanged) else Cause.REFUSED
+        return LikelyCause.CHANGED if isinstance(facts.next_move.refusal, DefinitionChanged) else LikelyCause.REFUSED
     if facts.last_run_outcome == FAILED:
-        return Cause.FAILING
+        return LikelyCause.FAILING
     if facts.inputs_are_empty:
-        return Cause.EMPTY
+        return LikelyCause.EMPTY
     # Failed keys never hold an offset back. So when records wait and nobody has run since, or only in part, that comes
     # first: a full run would take both.
     if facts.pending_records and not _has_run_since(facts):
-        return Cause.NOT_RUN
+        return LikelyCause.NOT_RUN
     if facts.pending_records and facts.modes_since and _PARTIAL_MODES.issuperset(facts.modes_since):
-        return Cause.ONLY_PARTS
+        return LikelyCause.ONLY_PARTS
     if facts.pending_records and facts.last_run_outcome in (STOPPED, KILLED):
-        return Cause.STOPPED
+        return LikelyCause.STOPPED
     if facts.failed_keys:
-        return Cause.FAILING
+        return LikelyCause.FAILING
     if facts.pending_records:
-        return Cause.NOT_RUN if facts.lacks_position else Cause.TOO_SLOW
-    if facts.next_move.mode.takes_all_keys:  # a new output, say, or a pass that was cut off behind its last record
-        return Cause.ALL_KEYS
+        return LikelyCause.NOT_RUN if facts.lacks_position else LikelyCause.TOO_SLOW
+    if (
+        facts.next_move.mode.takes_all_keys
+    ):  # for instance a new output, or a pass that was interrupted after its last record
+        return LikelyCause.ALL_KEYS
     if facts.offset_age_seconds is not None and facts.offset_age_seconds >= QUIET_SECONDS:
-        return Cause.NO_NEW_DATA
-    return Cause.SETTLED
+        return LikelyCause.NO_NEW_DATA
+    return LikelyCause.SETTLED
 
 
 def _has_run_since(facts: StepFacts) -> bool:
@@ -126,45 +128,45 @@ def _has_run_since(facts: StepFacts) -> bool:
     return facts.last_run_started > facts.oldest_pending_at
 
 
-def advice(cause: Cause, step: str, facts: StepFacts, empty: Sequence[str] = (), loads: str = "") -> str:
+def advice(cause: LikelyCause, step: str, facts: StepFacts, empty: Sequence[str] = (), loads: str = "") -> str:
     """What to do about a step, with the command that does it.
 
     `empty` names the inputs without records, and `loads` says how they are filled.
     """
     match cause:
-        case Cause.EMPTY:
+        case LikelyCause.EMPTY:
             has = "has" if len(empty) == 1 else "have"
             return f"{', '.join(empty)} {has} no records yet: {loads}."
-        case Cause.CHANGED:
+        case LikelyCause.CHANGED:
             return (
                 "Its definition is not the one that its rows were made by: "
                 f"`seamark run {step}` shows the difference and what to choose from."
             )
-        case Cause.REFUSED:
+        case LikelyCause.REFUSED:
             return f"A run would refuse: {facts.next_move.reason.strip()} `seamark plan {step}` shows it."
-        case Cause.ALL_KEYS:
+        case LikelyCause.ALL_KEYS:
             return f"All keys are to be computed ({facts.next_move.reason}): `seamark run {step}` does it."
-        case Cause.NOT_RUN if facts.lacks_position and _has_run_since(facts):
+        case LikelyCause.NOT_RUN if facts.lacks_position and _has_run_since(facts):
             return f"An input has no position: it was reset, or is new. `seamark run {step}` computes all keys."
-        case Cause.NOT_RUN:
+        case LikelyCause.NOT_RUN:
             return (
                 "Records are pending, and no run has begun since the oldest of them came in: "
                 f"`seamark run {step}`, or look at what should run it."
             )
-        case Cause.ONLY_PARTS:
+        case LikelyCause.ONLY_PARTS:
             return (
                 f"Only parts were run ({', '.join(facts.modes_since)}) since the oldest pending record came in: "
                 f"`seamark run {step}` takes all."
             )
-        case Cause.STOPPED:
+        case LikelyCause.STOPPED:
             how = "was killed" if facts.last_run_outcome == KILLED else "was stopped"
             return f"The last run {how} before it was done: `seamark run {step}` continues with what is left."
-        case Cause.FAILING if facts.last_run_outcome == FAILED:
+        case LikelyCause.FAILING if facts.last_run_outcome == FAILED:
             return (
                 f"The last run failed: `seamark log {step} --errors` shows the error. "
                 f"Fix the function or the data, then `seamark run {step}`."
             )
-        case Cause.FAILING:
+        case LikelyCause.FAILING:
             return (
                 f"Keys could not be computed: `seamark failures {step}` lists them. "
                 f"Fix the function or the data, then `seamark retry {step}`."

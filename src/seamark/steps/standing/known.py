@@ -1,4 +1,4 @@
-"""What the control database and the chains say of steps: heads, positions, failed keys, and definitions in force."""
+"""The recorded state of steps: heads, positions and failed keys, and the definitions in the chains."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from seamark.tables.write.publish import Planned, plan_table, plan_unwritten
 
 @dataclass(frozen=True)
 class Known:
-    """What the control database says of all steps at once, so that looking at many of them asks it once."""
+    """Heads, positions and failed keys of all steps, read from the control database at once."""
 
     heads: Mapping[str, TableHead]
     positions: Mapping[str, Sequence[Position]]
@@ -41,7 +41,7 @@ class Known:
         return Known(heads, positions, failed)
 
     def own_rows(self, context: TableContext, maker: Maker) -> OwnRows:
-        """What belongs to a step of all that is recorded under its name."""
+        """The positions and failed keys of a step, of all that are recorded under its name."""
         positions, failed = self.positions.get(maker.name, ()), self.failed.get(maker.name, ())
         return own_rows(context, maker, self.heads, positions, failed)
 
@@ -83,9 +83,9 @@ def older_definition(
     heads: Mapping[str, TableHead],
     tables: Sequence[TableSource] | None = None,
 ) -> Definition | None:
-    """The definition that an output was made by, if rows made by it are not as good as those of today's.
+    """The definition that an output's rows were made by, if today's definition would make other rows; else None.
 
-    Looks at all tables that are written, or only at those that matter.
+    Looks at all tables that are written, or only at `tables`.
     """
     refuse_written_by_hand(maker, heads)
     for output in maker.written if tables is None else tables:
@@ -107,14 +107,8 @@ def has_made_rows(maker: Maker, heads: Mapping[str, TableHead]) -> bool:
     return any(head is not None and head.last_offset is not None for head in found)
 
 
-def refuse_older_program(maker: Maker, pins: Iterable[Pin], heads: Mapping[str, TableHead]) -> None:
-    """Refuse a step that was declared before one of its tables grew: the changes in a new column would be lost."""
-    if (refusal := outgrown_program(maker, pins, heads)) is not None:
-        raise refusal
-
-
 def outgrown_program(maker: Maker, pins: Iterable[Pin], heads: Mapping[str, TableHead]) -> SchemaChangeRefused | None:
-    """What a step that was declared before one of its tables grew is refused with; None if it knows all columns.
+    """The refusal of a step that was declared before one of its tables grew; None if it knows all columns.
 
     An input counts as it was at its pin. It may grow at any time after that, but nothing later is read.
     """
@@ -142,7 +136,7 @@ def refuse_written_by_hand(maker: Maker, heads: Mapping[str, TableHead]) -> None
 
 
 def _inputs_replaced(event: SetTransform, heads: Mapping[str, TableHead]) -> bool:
-    """Whether an input's chain is another one than it was: its table was made again."""
+    """Whether an input's table was deleted and created again since: its chain has another id."""
     known = {entry.alias: entry.dataset_ref for entry in event.inputs if entry.alias}
     return any(table in heads and heads[table].dataset_id != dataset_id for table, dataset_id in known.items())
 

@@ -1,4 +1,4 @@
-"""The offset table: how far each step has come on each of its inputs, to look at and to move by hand."""
+"""The offset table: how far each step has processed each input, to read and to set by hand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seamark.steps.standing.own_rows import rows_under
 
 
 class Named(Protocol):
-    """A table, or whatever else goes by a table's name."""
+    """Anything with the name of a table."""
 
     @property
     def name(self) -> str:
@@ -77,10 +77,10 @@ class OffsetTable:
         return sorted(found, key=lambda row: row.input_table)
 
     def _own(self, step: str, rows: Sequence[Row]) -> list[Row]:
-        """Those of all rows under a step's name that are about its outputs.
+        """Of all rows under a step's name, those of its outputs.
 
-        Of a step that the program does not have the outputs are not known: for each input it is the row that is
-        furthest behind.
+        For a step that this program does not declare, the outputs are not known: the row that is furthest behind counts
+        for each input.
         """
         outputs = self._outputs().get(step)
         if outputs is not None:
@@ -106,7 +106,7 @@ class OffsetTable:
         for step, _ in offsets:
             if self._outputs():  # a program without steps may prepare those of another one
                 self._refuse_unknown(step)
-            self._inputs_of(step)  # refuses a step that must read every record
+            self._inputs_of(step)  # raises for a step that must read every record
         self._control.offsets.raise_to(offsets, self._outputs())
 
     def reset_offset(self, transformation_id: str, input_table_name: str | None = None) -> None:
@@ -139,7 +139,7 @@ class OffsetTable:
     def get_statistics(
         self, transformation_id: str | None = None, input_table_name: str | None = None
     ) -> list[OffsetStatistics]:
-        """How far a step, or every step, is on one input or on each, how old that is, and how much waits how long."""
+        """One entry per step and input: how far it is, how old that offset is, and how much waits for how long."""
         now = self._clock.now().timestamp()
         by_step: dict[str, list[Backlog]] = {}
         for backlog in self._control.offsets.backlogs(transformation_id):

@@ -17,7 +17,7 @@ from seamark.tables.write.publish import plan_table
 
 
 class Owned(Protocol):
-    """A row that belongs to outputs."""
+    """A row of the control database that is recorded for certain outputs."""
 
     @property
     def outputs(self) -> str:
@@ -29,7 +29,7 @@ Row = TypeVar("Row", bound=Owned)
 
 
 def rows_under(rows: Iterable[Row], outputs: str) -> list[Row]:
-    """The rows that belong to given outputs."""
+    """The rows that are recorded for these outputs."""
     return [row for row in rows if row.outputs == outputs]
 
 
@@ -75,7 +75,7 @@ def own_rows(
 
 
 def adopt_rows(context: TableContext, maker: Maker) -> None:
-    """Make rows that a step takes over its own, before it or somebody moves them."""
+    """Record rows that a step takes over as its own, before a run or a person moves them."""
     positions = context.control.index.positions(maker.name)
     if positions and not rows_under(positions, maker.outputs_key):
         adoption = adoptable(context, maker, context.control.index.heads(), positions)
@@ -88,8 +88,8 @@ def adoptable(
 ) -> Adoption | None:
     """What a step without rows of its own takes over, or None.
 
-    Positions that were made with more outputs hold for each of them. Those from before outputs were recorded hold for
-    the outputs whose chains bear them out: an output that was renamed since has no chain, or one that began later.
+    Positions that were made with more outputs hold for each of them. Positions from before outputs were recorded hold
+    for outputs whose chains confirm them: an output that was renamed since has no chain, or one that began later.
     """
     tables = maker.filled
     wider = sorted({row.outputs for row in positions if set(tables) < set(row.outputs.split(","))}, key=len)
@@ -100,11 +100,11 @@ def adoptable(
     known = [state for state in states if state is not None]
     if not unknown or len(known) < len(tables):
         return None
-    if kind_of(maker.definition.kind).takes_once:  # its outputs have each record up to its positions, and none after
+    if kind_of(maker.definition.kind).takes_once:  # its outputs have exactly the records up to its positions
         return Adoption(maker.name, UNKNOWN_OUTPUTS, maker.outputs_key)
     if any(_began_late(context, table) for table in tables):
         return None
-    lowered = [low for row in unknown if (low := _borne_out(context, row, heads, known)) != row]
+    lowered = [low for row in unknown if (low := _confirmed_by_chains(context, row, heads, known)) != row]
     return Adoption(maker.name, UNKNOWN_OUTPUTS, maker.outputs_key, tuple(lowered))
 
 
@@ -125,10 +125,10 @@ def _began_late(context: TableContext, table: str) -> bool:
     return any(after is not None for after, _ in checkpoint.taken.values())
 
 
-def _borne_out(
+def _confirmed_by_chains(
     context: TableContext, row: Position, heads: Mapping[str, TableHead], states: Sequence[ChainState]
 ) -> Position:
-    """A position, or the earlier one that the outputs' chains have; none if one of them has not read the input."""
+    """A position, or the earlier one that all outputs' chains confirm; empty if one has never read the input."""
     if row.block_sequence is None or row.input_table not in heads:
         return row
     found = [state.input(heads[row.input_table].dataset_id) for state in states]
@@ -136,14 +136,14 @@ def _borne_out(
     emptied = replace(row, update_ts=None, record_offset=None, block_sequence=None, block_hash=None)
     if any(block is None for block in blocks):
         return emptied
-    least, place = min((block.sequence, place) for place, block in enumerate(blocks) if block is not None)
-    if least >= row.block_sequence:
+    earliest, place = min((block.sequence, place) for place, block in enumerate(blocks) if block is not None)
+    if earliest >= row.block_sequence:
         return row
-    newest = context.control.index.newest_before(row.input_table, least)
+    newest = context.control.index.newest_before(row.input_table, earliest)
     return replace(
         row,
         update_ts=newest.system_time.timestamp() if newest else None,
         record_offset=found[place].offset,
-        block_sequence=least,
+        block_sequence=earliest,
         block_hash=found[place].block_hash,
     )

@@ -1,4 +1,4 @@
-"""How far a run reads its inputs, and what of them a step has not incorporated."""
+"""Pins, how far a run reads its inputs, and what is pending: what a step has not incorporated up to there."""
 
 from __future__ import annotations
 
@@ -46,7 +46,6 @@ class Taken:
     blocks: tuple[BlockEntry, ...]
     end_hash: str
     end_sequence: int
-    end_time: float | None
 
     @property
     def records(self) -> int:
@@ -56,7 +55,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """What an input has that a step has not incorporated."""
+    """The records of an input, up to a pin, that a step has not incorporated yet."""
 
     pin: Pin
     position: Position | None
@@ -91,9 +90,7 @@ class Pending:
         blocks = self.blocks[begin:count]
         after = self.blocks[begin - 1].last_offset if begin else self.after
         if count >= len(self.blocks):
-            time = self.blocks[-1].system_time.timestamp() if self.blocks else None
             upto = self.pin.offset
-            return Taken(self.table, after, upto, blocks, self.pin.block_hash, self.pin.sequence, time)
+            return Taken(self.table, after, upto, blocks, self.pin.block_hash, self.pin.sequence)
         last = blocks[-1]
-        time = last.system_time.timestamp()
-        return Taken(self.table, after, last.last_offset, blocks, last.hash, last.sequence, time)
+        return Taken(self.table, after, last.last_offset, blocks, last.hash, last.sequence)

@@ -1,4 +1,4 @@
-"""What chains say that the control database keeps as well: heads, positions, failed keys. No database is asked."""
+"""Heads, positions and failed keys as the chains alone have them, without the control database."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Place(NamedTuple):
 
 
 class MadeFrom(NamedTuple):
-    """An ExecuteTransform as it bears on its inputs: the block, how far each is incorporated, and its checkpoint."""
+    """An ExecuteTransform block: its hash and time, how far it incorporates each input, and its checkpoint."""
 
     block: str
     system_time: datetime
@@ -52,8 +52,8 @@ class MadeFrom(NamedTuple):
 class Era:
     """The blocks that one definition of a step made: its name, what it fills, its inputs by alias, and the commits.
 
-    The commits are in order, the oldest first; `outputs` is written as the control database has it. One that
-    `takes_once` adds what it reads to what is there, so that its positions are never taken back.
+    The commits are in order, the oldest first; `outputs` is written as the control database has it. A step that
+    `takes_once` adds each record to its state once, so its positions must never move back.
     """
 
     step: str | None
@@ -90,7 +90,7 @@ class ChainFacts:
 
 
 class _Reading:
-    """What is known of a chain so far, while its blocks are taken one after another."""
+    """Collects the facts of a chain, block by block."""
 
     def __init__(self) -> None:
         self.dataset_id: str | None = None
@@ -151,7 +151,7 @@ def step_of(event: MetadataEvent) -> str | None:
 
 
 def outputs_of(event: MetadataEvent) -> str:
-    """The outputs whose positions a definition is about."""
+    """The outputs that a definition's positions belong to, as the control database names them."""
     try:
         facts = _definition_of(event)
         return outputs_key(kind_of(facts["kind"]).fills(str(step_of(event)), facts["outputs"]))
@@ -165,7 +165,7 @@ def takes_once_as(event: MetadataEvent, name: str) -> bool:
 
 
 def _definition_of(event: MetadataEvent) -> dict[str, Any]:
-    """What a SetTransform says of the definition beside its text; nothing if it is somebody else's."""
+    """The JSON document in a SetTransform; empty if Seamark did not write it."""
     if not isinstance(event, SetTransform) or not isinstance(event.transform, TransformSql):
         return {}
     first = next(iter(event.transform.queries or ()), None)
@@ -183,7 +183,7 @@ def _inputs_of(event: SetTransform) -> dict[str, str]:
 
 
 def role_of(block: Block) -> str:
-    """What a block means to the planning of the next one."""
+    """The role of a block for the next one: `data`, `schema`, `transform`, `seed` or `other`."""
     match block.event:
         case AddData() | ExecuteTransform():
             return "data"
@@ -212,8 +212,7 @@ def positions_of(chains: Iterable[ChainFacts]) -> dict[tuple[str, str, str], Pos
     for chain in every:
         newest: dict[tuple[str, str, str], Position] = {}
         for era in chain.eras:
-            told = _positions(era, by_id) if may_be_output(chain.table, era.outputs) else ()
-            for position in told:
+            for position in _positions(era, by_id) if may_be_output(chain.table, era.outputs) else ():
                 place = (position.step, position.outputs, position.input_table)
                 newest[place] = max(newest.get(place, position), position, key=lambda p: p.block_sequence or 0)
         for place, position in newest.items():
@@ -246,7 +245,7 @@ def _positions(era: Era, chains: Mapping[str, ChainFacts]) -> Iterator[Position]
 
 @dataclass(frozen=True, slots=True)
 class LostCheckpoint:
-    """The last checkpoint of a step's table, which says nothing, because it is not the one that its block names."""
+    """The last checkpoint of a step's table, which cannot be used, and why."""
 
     step: str
     table: str
@@ -284,14 +283,14 @@ def failures_of(chains: Iterable[ChainFacts]) -> StepFailures:
     failed: dict[tuple[str, str, str], FailedKey] = {}
     lost: list[LostCheckpoint] = []
     for (step, outputs), copies in newest.items():
-        said = [_said(step, chain, made) for chain, made in copies]
-        usable = next((keys for keys in said if not isinstance(keys, LostCheckpoint)), None)
+        by_copy = [_failures_in_checkpoint(step, chain, made) for chain, made in copies]
+        usable = next((keys for keys in by_copy if not isinstance(keys, LostCheckpoint)), None)
         failed |= {(step, outputs, key.key): replace(key, outputs=outputs) for key in usable or ()}
-        lost += [entry for entry in said if isinstance(entry, LostCheckpoint)] if usable is None else []
+        lost += [entry for entry in by_copy if isinstance(entry, LostCheckpoint)] if usable is None else []
     return StepFailures(failed, tuple(lost))
 
 
-def _said(step: str, chain: ChainFacts, made: MadeFrom) -> list[FailedKey] | LostCheckpoint:
+def _failures_in_checkpoint(step: str, chain: ChainFacts, made: MadeFrom) -> list[FailedKey] | LostCheckpoint:
     assert made.checkpoint is not None
     try:
         return list(_failed_keys(step, read_checkpoint(chain.files, made.checkpoint)))
@@ -300,7 +299,7 @@ def _said(step: str, chain: ChainFacts, made: MadeFrom) -> list[FailedKey] | Los
 
 
 class UnusableCheckpoint(ValueError):
-    """A checkpoint's file is not what its block names, or (`is_intact`) it is, and not what Seamark writes."""
+    """A checkpoint's file is not the one that its block names; or, with `is_intact`, Seamark did not write it."""
 
     def __init__(self, reason: str, *, is_intact: bool = False) -> None:
         super().__init__(reason)
@@ -308,7 +307,7 @@ class UnusableCheckpoint(ValueError):
 
 
 def read_checkpoint(files: ChainFiles, name: str) -> dict[str, Any]:
-    """What a checkpoint says; `UnusableCheckpoint` unless its bytes are the ones that its name stands for."""
+    """The document in a checkpoint; `UnusableCheckpoint` if its file is missing, or its bytes do not match its name."""
     seen = look(files.checkpoints.path(name), MOST_CHECKPOINT_BYTES)
     if seen.instead is not None:
         raise UnusableCheckpoint("it is missing" if seen.instead == "nothing" else f"in its place is {seen.instead}")

@@ -56,8 +56,8 @@ class CollectReport:
 def collect_garbage(context: TableContext, sources: list[TableSource], *, grace: float, dry_run: bool) -> CollectReport:
     """Remove orphans older than the grace, what dead runs staged, and bases that are no longer kept.
 
-    The grace is about the age of files, and about how long ago a base was replaced: whether a run lives is not the
-    caller's to say.
+    The grace applies to the age of files and to how long ago a base was replaced. It never makes a live run count as
+    dead.
     """
     removed: list[Removed] = []
 
@@ -77,7 +77,7 @@ def collect_garbage(context: TableContext, sources: list[TableSource], *, grace:
 def _remove_unless_needed(
     context: TableContext, paths: list[Path], remove: Callable[[Path], None], grace: float, *, dry_run: bool
 ) -> None:
-    """Remove those that no live run holds and no chain names, now that nobody can register or commit any."""
+    """Remove the paths that no live run holds and no chain names; meanwhile nobody can register or commit files."""
     names = {path: path.relative_to(context.warehouse).as_posix() for path in paths}
     objects = [names[path] for path in paths if not names[path].startswith(f"{STAGING_FOLDER}/")]
 
@@ -97,7 +97,7 @@ def _size(path: Path) -> int:
 def _is_old(context: TableContext, path: Path, grace: float) -> bool:
     try:
         written = path.stat().st_mtime
-    except FileNotFoundError:  # a live run has finished it or cleaned up after itself since it was listed
+    except FileNotFoundError:  # since it was listed, a live run has renamed or removed it
         return False
     return written <= context.clock.now().timestamp() - grace
 
@@ -114,7 +114,7 @@ def _orphans(context: TableContext, grace: float) -> Iterator[Path]:
             for name in objects.names():
                 if name not in named and _is_old(context, objects.path(name), grace):
                     yield objects.path(name)
-            # Nothing says whose an unfinished file is: it may belong to a live run, whatever the grace.
+            # An unfinished file may belong to a live run, whatever the grace: nothing records its owner.
             yield from (path for path in objects.pending() if _is_old(context, path, max(grace, GRACE_SECONDS)))
 
 
@@ -145,9 +145,9 @@ def _collect_bases(source: TableSource, remove: Callable[[Path], None], grace: f
             bases = index.bases(source.name)
             kept = _kept(source, bases, grace)
             dropped = [version.delta_version for version in bases if version.delta_version not in kept]
-            if dropped:  # before its files go: nobody may choose a base that is half gone
+            if dropped:  # before its files are removed: nobody may choose a base with missing files
                 index.drop_bases(source.name, dropped)
-            # Once more: a run that began meanwhile may have chosen a base just before it was forgotten.
+            # Asked again: a run that began meanwhile may have chosen a base just before it was dropped.
             for path in _old_base_files(source, kept | _kept(source, bases, grace), grace):
                 remove(path)
     except LeaseHeld:
@@ -157,30 +157,30 @@ def _collect_bases(source: TableSource, remove: Callable[[Path], None], grace: f
 def _kept(source: TableSource, bases: list[BaseVersion], grace: float) -> set[int]:
     """The Delta versions of the bases to be kept."""
     log_of_base = DeltaLog(Path(source.base_folder))
-    replaced_at = [log_of_base.written(version.delta_version) for version in bases]
+    replaced_at = [log_of_base.written_at(version.delta_version) for version in bases]
     since = source.context.clock.now().timestamp() - grace
     for run in source.context.control.live.all():
         if run.is_alive and _may_read(source, run):
-            # Whether a run lives is not the caller's to say, and its clock is another one than that of the files.
+            # A margin of our own, not the caller's grace: the run's clock may differ from that of the files.
             since = min(since, run.started - GRACE_SECONDS)
     kept = bases_to_keep(replaced_at, newest=max(1, source.context.rows.keep_bases), since=since)
     return {version.delta_version for version, is_kept in zip(bases, kept, strict=True) if is_kept}
 
 
 def bases_to_keep(written: Sequence[float | None], *, newest: int, since: float) -> list[bool]:
-    """For each base, newest first, given when it was written: whether it is kept.
+    """For each base, newest first, by the time it was written: whether it is kept.
 
-    It is if it is among the newest, or if it was still the newest at some moment after `since`: whoever began to read
-    after that moment may be reading it.
+    It is kept if it is among the newest, or was still the newest at some moment after `since`: a run that began after
+    that moment may be reading it.
     """
     replaced = [None, *written][: len(written)]  # a base is the newest one until the next is written
     return [place < newest or (moment is not None and moment > since) for place, moment in enumerate(replaced)]
 
 
 def _may_read(source: TableSource, run: LiveRun) -> bool:
-    """Whether a run may read a table: one of its inputs or outputs.
+    """Whether a run may read a table: whether it is one of its inputs or outputs.
 
-    What a step that this program does not know writes beside its outputs is not known either, so that it may be any.
+    A step that this program does not declare may write tables beside its outputs, so it may read any.
     """
     makers, outputs = source.context.makers, outputs_of_lease(run.lease.name)
     if source.name in run.pins or makers.get(source.name) == run.step or run.step not in makers.values():
@@ -191,7 +191,7 @@ def _may_read(source: TableSource, run: LiveRun) -> bool:
 def _old_base_files(source: TableSource, kept: set[int], grace: float) -> list[Path]:
     """Files that are neither of a base that is kept nor of Delta's newest version.
 
-    The latter may be a fold that was killed before its base was written down: the next fold continues from there.
+    The newest version may be a fold that was killed before its base was recorded: the next fold continues from it.
     """
     log_of_base = DeltaLog(Path(source.base_folder))
     versions, newest = set(kept), log_of_base.newest()

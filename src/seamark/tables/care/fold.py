@@ -33,21 +33,21 @@ from seamark.tables.write.slices import READ_AT_ONCE
 
 log = logging.getLogger("seamark.fold")
 
-# Up to this share of the base a tail is merged into the files that it touches; a larger one makes it worth writing all
-# of the base anew, in order.
+# A tail of up to this share of the base is merged into the files that it touches; for a larger one the whole base is
+# rewritten, in order.
 MERGE_SHARE = 0.1
-ROWS_A_FILE = 1_000_000
+ROWS_PER_FILE = 1_000_000
 FILE_BYTES = 1 << 30
-# Small pages let a read by key skip most of a file: the page index holds the least and greatest key of each.
+# Small pages let a read by key skip most of a file: the page index has the least and greatest key of each page.
 PAGE_ROWS = 4_000
-# DuckDB skips whole groups only: with small ones a read of few keys takes about half the time, in Spark not longer.
+# DuckDB skips whole groups only: small ones halve the time of a read of few keys, and cost Spark nothing.
 GROUP_ROWS = 50_000
 GROUP_BYTES = READ_AT_ONCE.values
 
 
 @dataclass(frozen=True, slots=True)
 class FoldReport:
-    """What folding a table did: where `folded` is False, `reason` says why not."""
+    """What a fold did; if `folded` is False, `reason` says why not."""
 
     table: str
     folded: bool
@@ -57,7 +57,7 @@ class FoldReport:
 
 
 def fold_table(source: TableSource, wait: float = 60.0) -> FoldReport:
-    """Bring the base up to the head; the same fold twice makes no second Delta version."""
+    """Bring the base up to the head, and report what was done; a repeated fold makes no second Delta version."""
     with source.context.control.leases.held(f"fold:{source.name}", wait):
         head = source.context.control.index.head(source.name)
         if head is None or head.last_offset is None:
@@ -66,11 +66,11 @@ def fold_table(source: TableSource, wait: float = 60.0) -> FoldReport:
         if snapshot.base is not None and not snapshot.tail:
             version = snapshot.base.delta_version
             return FoldReport(source.name, False, "it is folded up to its head", delta_version=version)
-        return _fold(replace(snapshot, source=_as_the_chain_has_it(source, head)), head, head.last_offset)
+        return _fold(replace(snapshot, source=_with_chain_schema(source, head)), head, head.last_offset)
 
 
-def _as_the_chain_has_it(source: TableSource, head: TableHead) -> TableSource:
-    """The table with the chain's schema: this process may have declared it before others added columns."""
+def _with_chain_schema(source: TableSource, head: TableHead) -> TableSource:
+    """The table with the chain's schema: others may have added columns since this process declared it."""
     event = source.context.files(source.name).block(head.schema_block).event if head.schema_block else None
     if not isinstance(event, SetDataSchema) or event.schema is None:
         return source
@@ -80,8 +80,8 @@ def _as_the_chain_has_it(source: TableSource, head: TableHead) -> TableSource:
 def fold_where_needed(context: TableContext, find: Callable[[str], TableSource]) -> list[FoldReport]:
     """Fold the tables whose tail has grown long, and report on each of them.
 
-    Nobody waits for another process that folds, and trouble is reported, not raised: the rows are right without a fold,
-    and the next call tries again.
+    Does not wait for another process that folds, and reports errors instead of raising them: rows are right without a
+    fold, and the next call tries again.
     """
     sizes, bases = context.control.index.tail_sizes(), context.control.index.all_bases()
     reports = []
@@ -103,9 +103,9 @@ def _fold_if_possible(table: str, find: Callable[[str], TableSource]) -> FoldRep
     except LeaseHeld:
         return FoldReport(table, False, "another process folds it now, or removes its old versions")
     except Exception as error:
-        told = error.message if isinstance(error, SeamarkError) else f"{type(error).__name__}: {error}"
-        log.warning("table '%s' was not folded: %s", table, told)
-        return FoldReport(table, False, told.strip().splitlines()[0])
+        text = error.message if isinstance(error, SeamarkError) else f"{type(error).__name__}: {error}"
+        log.warning("table '%s' was not folded: %s", table, text)
+        return FoldReport(table, False, text.strip().splitlines()[0])
 
 
 def _fold(snapshot: Snapshot, head: TableHead, upto: int) -> FoldReport:
@@ -113,27 +113,27 @@ def _fold(snapshot: Snapshot, head: TableHead, upto: int) -> FoldReport:
     source, sequence = snapshot.source, snapshot.tail[-1].sequence
     log_of_base = DeltaLog(Path(source.base_folder))
     if log_of_base.newest() is None:
-        # Somebody removed the folder: Delta counts from 0 again, and what we know of a version 0 is about another one.
+        # Somebody removed the folder: Delta counts from 0 again, so the versions that we recorded mean other bases.
         source.context.control.index.drop_bases(source.name)
     distrusted = source.context.control.index.distrusted_bases(source.name)
     failure: Exception | None = None
     if (done := log_of_base.version_of(head.dataset_id, sequence)) is None or done in distrusted:
         try:
-            _write(snapshot, head, anew=bool({done, log_of_base.newest()} & distrusted))
+            _write(snapshot, head, distrusts_newest=bool({done, log_of_base.newest()} & distrusted))
         except (PySparkException, Py4JError) as error:
             failure = error
     faults.reached("fold-written")
     version = log_of_base.version_of(head.dataset_id, sequence)
     if version is None or version in distrusted:
-        return _outrun(source, snapshot.base, failure)
+        return _nothing_written(source, snapshot.base, failure)
     rows = log_of_base.row_count(version)
     source.context.control.index.add_base(BaseVersion(source.name, version, sequence, upto, rows))
     source.context.cache.drop(source.name)
     return FoldReport(source.name, True, "", snapshot.tail_records, version)
 
 
-def _outrun(source: TableSource, base: BaseVersion | None, failure: Exception | None) -> FoldReport:
-    """What to say of a fold that wrote nothing: if it lost its lease, another one may have done the work."""
+def _nothing_written(source: TableSource, base: BaseVersion | None, failure: Exception | None) -> FoldReport:
+    """The report on a fold that wrote nothing because another process did the work meanwhile; else an error."""
     bases = source.context.control.index.bases(source.name)
     newest = next((version for version in bases if base_exists(source, version.delta_version)), None)
     if newest is not None and (base is None or newest.sequence > base.sequence):
@@ -143,39 +143,40 @@ def _outrun(source: TableSource, base: BaseVersion | None, failure: Exception | 
     raise TableError(
         f"the fold of table '{source.name}' left no Delta version in {source.base_folder}{why} "
         "The table's rows are unharmed.",
-        hint="fold it again; if that fails too, remove that folder, which can always be made anew, and fold.",
+        hint="fold it again; if that fails too, remove that folder, which can always be built again, and fold.",
     ) from failure
 
 
-def _write(snapshot: Snapshot, head: TableHead, *, anew: bool) -> None:
-    """Write the base's next version, in the way that is the cheapest; `anew` if Delta's newest one is distrusted."""
+def _write(snapshot: Snapshot, head: TableHead, *, distrusts_newest: bool) -> None:
+    """Write the base's next version in the cheapest way; `distrusts_newest` forbids building on Delta's newest one."""
     source, blocks, base = snapshot.source, snapshot.tail, snapshot.base
     log_of_base = DeltaLog(Path(source.base_folder))
-    # Not from the cache: a cached frame belongs to the session that read it, and so would the write.
-    app = log_of_base.again(head.dataset_id) if anew else head.dataset_id
-    # The records of one commit are sorted by key: what a table begins with is its rows already, in order.
+    # Not from the cache: a cached frame belongs to the session that read it, so the write would ignore our settings.
+    app = log_of_base.rewrite_app(head.dataset_id) if distrusts_newest else head.dataset_id
+    # The records of one commit are sorted by key: those of the first commit are the rows themselves, in order.
     in_order = base is None and snapshot.tail_commits == 1
     settings = _slice_by_slice(blocks) if in_order else {}
-    session = _session_for(source, app, blocks[-1].sequence, _rows_a_group(snapshot), settings)
+    session = _session_for(source, app, blocks[-1].sequence, _rows_per_group(snapshot), settings)
     apart = replace(source, context=replace(source.context, session=session, cache=BaseCache(0)))
     snapshot = replace(snapshot, source=apart)
-    continues = not anew and base is not None and log_of_base.newest() == base.delta_version
-    _let_in_new_types(apart)
+    continues = not distrusts_newest and base is not None and log_of_base.newest() == base.delta_version
+    _enable_type_features(apart)
     if in_order:
         _write_in_order(snapshot)
     elif base is None or not continues:
-        _write_anew(snapshot)
+        _rewrite(snapshot)
     elif not source.schema.key:
         _append(apart, blocks)
     elif snapshot.tail_records <= MERGE_SHARE * base.row_count:
         _merge(apart, blocks)
     else:
-        _write_anew(snapshot)
+        _rewrite(snapshot)
 
 
-def _let_in_new_types(source: TableSource) -> None:
-    """Switch on what Delta needs for a column's type. It does so by itself in a new table only, not where columns are
-    added. That is a Delta version of its own, with the rows of the one before.
+def _enable_type_features(source: TableSource) -> None:
+    """Enable the Delta features that new columns need: Delta does that only for new tables.
+
+    This makes a Delta version of its own, with the rows of the one before.
     """
     log_of_base = DeltaLog(Path(source.base_folder))
     needed = {feature for column in source.schema.columns for feature in _features(column.type)}
@@ -187,7 +188,7 @@ def _let_in_new_types(source: TableSource) -> None:
 
 
 def _features(kind: pa.DataType) -> Iterator[str]:
-    """The features of Delta that a type, or a type inside it, needs."""
+    """The Delta features that a type, or a type inside it, needs."""
     if pa.types.is_nested(kind):
         for place in range(kind.num_fields):
             yield from _features(kind.field(place).type)
@@ -195,10 +196,10 @@ def _features(kind: pa.DataType) -> Iterator[str]:
         yield "timestampNtz"
 
 
-def _rows_a_group(snapshot: Snapshot) -> int:
-    """How many rows may stand in one row group: fewer if they are large.
+def _rows_per_group(snapshot: Snapshot) -> int:
+    """How many rows a row group of the base may have: fewer if they are large.
 
-    Spark's reader takes thousands at a time, but never of two groups.
+    Spark's reader takes thousands of rows at a time, but never from two groups.
     """
     source = snapshot.source
     if all(fixed_width(column.type) is not None for column in source.schema.columns):
@@ -211,32 +212,32 @@ def _rows_a_group(snapshot: Snapshot) -> int:
 
 
 def _slice_by_slice(blocks: Sequence[BlockEntry]) -> dict[str, str]:
-    """Settings by which every task reads one slice, whole: it is not split, and none is read together with others."""
+    """Settings by which every task reads exactly one slice: neither a part of one, nor several."""
     largest = max(block.slice_size or 0 for block in blocks) + 1
     return {"spark.sql.files.maxPartitionBytes": str(largest), "spark.sql.files.openCostInBytes": str(largest)}
 
 
 def _session_for(
-    source: TableSource, app: str, sequence: int, rows_a_group: int, others: Mapping[str, str]
+    source: TableSource, app: str, sequence: int, rows_per_group: int, others: Mapping[str, str]
 ) -> Callable[[], SparkSession]:
     """A session for one write, so that its settings touch no other work.
 
-    The block is Delta's transaction version: a second try of the same fold writes nothing.
+    The block's number is Delta's transaction version, so a second try of the same fold writes nothing.
     """
-    given: Any = source.context.session()
-    # Spark Connect has no new sessions, but clones.
-    session: SparkSession = (given.newSession if hasattr(given, "newSession") else given.cloneSession)()
+    current: Any = source.context.session()
+    # Spark Connect has cloneSession instead of newSession.
+    session: SparkSession = (current.newSession if hasattr(current, "newSession") else current.cloneSession)()
     settings = {
-        "spark.sql.session.timeZone": given.conf.get("spark.sql.session.timeZone") or "UTC",
+        "spark.sql.session.timeZone": current.conf.get("spark.sql.session.timeZone") or "UTC",
         "spark.databricks.delta.write.txnAppId": app,
         "spark.databricks.delta.write.txnVersion": str(sequence),
         "spark.databricks.delta.schema.autoMerge.enabled": "true",
-        # Bases are read as plain files, so they must be just that, whatever is the default elsewhere.
+        # Bases are read as plain Parquet files, so these features must be off, whatever the session's defaults are.
         "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
         "spark.databricks.delta.properties.defaults.columnMapping.mode": "none",
         "parquet.page.row.count.limit": str(PAGE_ROWS),
-        "parquet.block.row.count.limit": str(rows_a_group),
-        # A page or group of rows ends when it is full; with large rows that is long before the default's 100.
+        "parquet.block.row.count.limit": str(rows_per_group),
+        # Parquet checks only every so many rows whether a page or group is full; large rows fill one long before 100.
         "parquet.page.size.row.check.min": "10",
         "parquet.block.size.row.check.min": "10",
         # Spark's default, INT96, has no least and greatest value, so that a read by time could skip nothing.
@@ -251,12 +252,12 @@ def _session_for(
     return lambda: session
 
 
-def _write_anew(snapshot: Snapshot) -> None:
+def _rewrite(snapshot: Snapshot) -> None:
     """Write all rows, sorted by key."""
     images = _images(snapshot)
     key = [quoted(name) for name in snapshot.source.schema.key]
     if key:
-        files = max(1, -(-snapshot.rows_at_most() // ROWS_A_FILE), -(-snapshot.stored_bytes() // FILE_BYTES))
+        files = max(1, -(-snapshot.rows_at_most() // ROWS_PER_FILE), -(-snapshot.stored_bytes() // FILE_BYTES))
         # Sampling for the ranges reads the slices twice; it is what makes the files disjoint by key.
         ordered = images.repartitionByRange(files, *key) if files > 1 else images.coalesce(1)
         images = ordered.sortWithinPartitions(*key)
@@ -264,7 +265,7 @@ def _write_anew(snapshot: Snapshot) -> None:
 
 
 def _write_in_order(snapshot: Snapshot) -> None:
-    """Write the rows as they lie in the slices, which is sorted by key: one file per slice."""
+    """Write the rows of sorted slices without sorting them again: one file per slice."""
     _overwrite(snapshot.source, _images(snapshot))
 
 
@@ -288,7 +289,7 @@ def _append(source: TableSource, blocks: Sequence[BlockEntry]) -> None:
 
 
 def _merge(source: TableSource, blocks: Sequence[BlockEntry]) -> None:
-    """Merge the tail's last images into the files that they touch. SQL, because it works through Spark Connect too."""
+    """Merge the tail's last images into the files that they touch. In SQL, which also works through Spark Connect."""
     session = source.context.session()
     tail = last_images(source, blocks)
     names = [quoted(name) for name in source.schema.names]

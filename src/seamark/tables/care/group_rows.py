@@ -1,7 +1,7 @@
-"""How many rows a row group of a Parquet file may have, so that a reader that takes thousands has room for them.
+"""How many rows a row group of a Parquet file may have, so that a reader has memory for a batch of them.
 
-Parquet's writer ends a group when it has many bytes as they are stored, packed and with each text once. A reader has
-them written out: two thousand documents of a megabyte can be one small group, and more than a process has room for.
+Parquet's writer ends a group by its compressed bytes, where a text that repeats counts once. A reader unpacks it: two
+thousand documents of a megabyte can be one small group, and more than a process has memory for.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from seamark.ledger.verify.pages import BrokenPages
 def rows_that_fit(paths: Iterable[Path], room: int) -> int | None:
     """How many rows of some files have at most `room` bytes of values, whichever rows they are; None if all of them do.
 
-    The rows of a group count as if they were all of the same size. It is at least one.
+    Rows of one group are assumed to have the same size. The result is at least 1.
     """
     groups = [(rows, size) for path in paths for rows, size in _groups_of(path) if rows]
     fit = 0
@@ -33,4 +33,4 @@ def _groups_of(path: Path) -> Iterator[tuple[int, int]]:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             yield from group_sizes(data)
     except (OSError, ValueError, BrokenPages):
-        return  # missing, empty or damaged: a reader of its rows stops there, and says so
+        return  # missing, empty or damaged: reading its rows raises the error that says so

@@ -1,4 +1,4 @@
-"""Opening a warehouse beside a database: heads that lag are updated, heads that do not fit are refused."""
+"""Comparing a warehouse with its control database on opening: heads that lag are updated, others refused."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ class Healed:
 
 
 def heal_heads(context: TableContext) -> tuple[Healed, ...]:
-    """Bring each `refs/head` up to the database; `HeadMismatch`, with nothing changed, if the two do not fit.
+    """Bring each `refs/head` up to the database, and return those that were updated.
 
-    Gives those that were updated. One that may not be written stays as it is: the database says where a table is.
+    `HeadMismatch`, with nothing changed, if the two do not belong together. A file without write permission is left as
+    it is: the database decides which block is the head.
     """
-    lagging = _lagging_heads(context)  # all of them are looked at before one is changed
+    lagging = _lagging_heads(context)  # all are checked before any is changed
     return tuple(healed for healed in lagging if _heal(context, healed))
 
 
@@ -43,7 +44,7 @@ def _heal(context: TableContext, healed: Healed) -> bool:
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR):
             raise
-        log.info("refs/head of '%s' lags behind the database, and may not be written: %s", healed.table, error)
+        log.info("refs/head of '%s' lags behind the database, and cannot be written: %s", healed.table, error)
         return False
     log.warning("refs/head of '%s' lagged behind the database and was updated", healed.table)
     return True
@@ -68,7 +69,7 @@ def _lagging_heads(context: TableContext) -> list[Healed]:
 
 
 def _check_ancestor(context: TableContext, name: str) -> TableHead:
-    # The folder is read before the database: a commit in between moves the database first, never the folder.
+    # The folder is read before the database: a commit moves the database first, so the head found is never newer.
     found = ChainFiles(context.warehouse / name).head()
     head = context.control.index.head(name)
     if head is None or (found is not None and not _is_ancestor(context.files(name), head.head_hash, found)):
@@ -83,9 +84,9 @@ def _check_ancestor(context: TableContext, name: str) -> TableHead:
 
 
 def _is_ancestor(files: ChainFiles, head: str, found: str) -> bool:
-    """Whether the chain that ends with `head` holds a block: only the chain's own files are asked.
+    """Whether the chain that ends with `head` holds a block, by the chain's own files alone.
 
-    The database may say so of a head that somebody made up, and what `refs/head` leads to would be lost.
+    Not by the database's index: it may be wrong, and overwriting `refs/head` would lose the chain that it leads to.
     """
     try:
         oldest = files.block(found).sequence_number
@@ -96,7 +97,7 @@ def _is_ancestor(files: ChainFiles, head: str, found: str) -> bool:
 
 
 def _check_warehouse_is_there(context: TableContext, heads: Mapping[str, TableHead]) -> None:
-    """Refuse a warehouse that is not there though the database knows tables in it: a disk that is not mounted."""
+    """Refuse a missing warehouse if the database knows tables in it: most likely a disk is not mounted."""
     if heads and not context.warehouse.is_dir():
         raise HeadMismatch(
             f"the warehouse folder {context.warehouse} is not there, and the control database "

@@ -49,9 +49,9 @@ def chain_folders(warehouse: Path) -> Iterator[Path]:
 
 
 def rebuild_control(control: Control, warehouse: Path) -> RebuildReport:
-    """Replace what the control database knows by what the chains in a warehouse say.
+    """Replace the contents of the control database by what the chains in a warehouse say, and report on it.
 
-    Nothing is replaced, and `StoreError` raised, if somebody writes meanwhile: a commit would be lost.
+    `StoreError`, with nothing replaced, if somebody writes meanwhile: a commit would be lost.
     """
     _refuse_live_runs(control)
     heads = {str(row["table_name"]): str(row["head_hash"]) for row in control.snapshots.now().heads}
@@ -93,8 +93,8 @@ def _starts(
 ) -> Iterator[tuple[str, str | None]]:
     """Each table's name, and the block that its chain is to be read from.
 
-    That is `refs/head`, unless the database knows better: a commit whose writer was killed before it could mirror the
-    head remains all the same.
+    That is `refs/head`, unless the database has a later block of the chain: its writer was killed before it could
+    mirror the head, and the commit must not be lost.
     """
     for name in sorted({*mirrored, *known}):
         found, head = mirrored.get(name), known.get(name)
@@ -105,7 +105,7 @@ def _starts(
 
 
 def _leads_to(files: ChainFiles, head: str, ancestor: str | None) -> bool:
-    """Whether the chain that ends with `head` is there and holds a block; None means what is before the first."""
+    """Whether the chain that ends with `head` exists and holds a block; None is before the first block, so in any."""
     try:
         return ancestor in (None, *(name for name, _ in walk_back(files, head)))
     except (LedgerError, OSError):
@@ -146,7 +146,7 @@ def _bases(facts: ChainFacts, blocks: list[NamedBlock]) -> Iterator[BaseVersion]
                 seen.add(sequence)
                 yield BaseVersion(facts.table, version, sequence, last_offset, delta.row_count(version))
     except (TableError, OSError, ValueError, KeyError, TypeError) as error:
-        # Nothing is lost: rows are read from the log until the next fold.
+        # No rows are lost: they are read from the slices until the next fold.
         log.warning("the base of '%s' is not restored, for Delta's log cannot be read: %s", facts.table, error)
 
 
@@ -158,7 +158,7 @@ def _end(block: Block) -> int | None:
 def rebuild_store(control: str | None, warehouse: str | Path | None, schema: str | None) -> RebuildReport:
     """Build the control database again from the chains in a warehouse, and say what was restored.
 
-    What is not given comes from the environment, from `seamark.toml`, or is the default.
+    Arguments that are None come from the environment, from `seamark.toml`, or from the defaults.
     """
     folder = None if warehouse is None else str(warehouse)
     config = load_config(required=False, control=control, control_schema=schema, warehouse=folder)

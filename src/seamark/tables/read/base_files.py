@@ -20,11 +20,11 @@ from seamark.tables.read import duck
 from seamark.tables.read.delta_log import DeltaLog
 from seamark.tables.read.source import TableSource
 
-READ = "read_parquet($1, hive_partitioning = false, union_by_name = true)"  # folders named a=b are no columns
-# Where a row stands, as DuckDB calls it. A column of such a name would stand in its way.
-PLACE = ("file_index", "file_row_number")
+READ_FILES = "read_parquet($1, hive_partitioning = false, union_by_name = true)"  # folders named a=b are no columns
+# The columns in which DuckDB reports where a row is. A column of the table with such a name would hide them.
+PLACE_COLUMNS = ("file_index", "file_row_number")
 PAGE_ROWS = 100
-_PATTERN_SIGNS = frozenset("*?[\\")  # DuckDB takes a path with these for a pattern, and reads whatever fits it
+_PATTERN_SIGNS = frozenset("*?[\\")  # a path with these is a pattern to DuckDB: it would read every file that matches
 _OTHER_CALENDAR = b"org.apache.spark.legacyDateTime"
 
 
@@ -37,7 +37,7 @@ class NotExact(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BaseFile:
-    """One file: its columns in the types that DuckDB gives them, and for each row group its rows and bytes a row."""
+    """One file: its columns as DuckDB types them; for each row group, where it ends and the bytes per row."""
 
     path: str
     columns: pa.Schema
@@ -57,7 +57,7 @@ class BaseFile:
         return int(max((n * size for n, size in zip(rows, self.group_row_bytes, strict=True)), default=0))
 
     def bytes_at(self, places: Places) -> Places:
-        """About how many bytes each row at these places has, all columns together: as many as others of its group."""
+        """About how many bytes each row at these places has, over all columns: the average of its row group."""
         groups = np.searchsorted(np.array(self.group_ends), places, side="right")
         return np.array(self.group_row_bytes)[groups].astype(np.int64)
 
@@ -69,24 +69,24 @@ def base_files(source: TableSource, version: BaseVersion) -> list[BaseFile]:
     for file in files:
         _check_columns(source, file)
     if sum(file.rows for file in files) != version.row_count:
-        raise NotExact("the files have not as many rows as were folded")
+        raise NotExact("the files do not have as many rows as the fold wrote")
     return files
 
 
 def _check_columns(source: TableSource, file: BaseFile) -> None:
     names = {field.name.lower() for field in file.columns}
-    if "_offset" not in file.columns.names or names & set(PLACE):
-        raise NotExact(f"{file.path}: its columns have names that DuckDB has other uses for")
+    if "_offset" not in file.columns.names or names & set(PLACE_COLUMNS):
+        raise NotExact(f"{file.path}: it lacks `_offset`, or a column has a name that DuckDB reserves")
     for column in source.schema.columns:
         if column.name not in file.columns.names:
-            if column.name.lower() in names:  # DuckDB would take the one for the other
-                raise NotExact(f"{file.path}: column '{column.name}' is there in other letters")
+            if column.name.lower() in names:  # DuckDB ignores case in names, and would read the other column
+                raise NotExact(f"{file.path}: column '{column.name}' differs only in upper and lower case")
         elif not is_same(file.columns.field(column.name).type, column.type):
             raise NotExact(f"{file.path}: column '{column.name}' is {file.columns.field(column.name).type}")
 
 
 def is_same(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether two types have the same values: moments may be labelled with any zone, and what is inside be nullable."""
+    """Whether two types hold the same values: the label of a time zone and nullability inside do not matter."""
     if pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted):
         return bool(found.unit == wanted.unit) and (found.tz is None) == (wanted.tz is None)
     if pa.types.is_list(found) and pa.types.is_list(wanted):
@@ -106,9 +106,9 @@ def _described(source: TableSource, path: str) -> BaseFile:
 
 @lru_cache(maxsize=1_024)
 def _describe(warehouse: Path, path: str) -> BaseFile:
-    """What a file holds. It is remembered, for a file of a base has a name of its own and never changes."""
+    """What a file holds, cached: every file of a base has a unique name and never changes."""
     using = duck.cursor(warehouse)
-    columns = duck.query(using, f"SELECT * FROM {READ} LIMIT 0", [path]).schema
+    columns = duck.query(using, f"SELECT * FROM {READ_FILES} LIMIT 0", [path]).schema
     noted = duck.query(using, "SELECT key FROM parquet_kv_metadata($1)", [path]).read_all()
     if _OTHER_CALENDAR in noted.column("key").to_pylist():
         raise NotExact(f"{path}: its days are counted in the calendar that was used before 1582")

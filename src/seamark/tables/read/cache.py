@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from seamark.control import BaseVersion
 
 
-# Table, Delta version, block, and columns.
-_Place: TypeAlias = tuple[str, int, int, tuple[str, ...]]
+# Table, Delta version, sequence of the last block folded, and columns.
+_CacheKey: TypeAlias = tuple[str, int, int, tuple[str, ...]]
 
 
 class BaseCache:
-    """At most `max_rows` rows of bases, the least recently used go first. A base never changes, so none can be stale:
-    a fold makes a new version, and the older ones of that table are let go.
+    """Keeps at most `max_rows` rows of bases and evicts the least recently used. A base never changes, so no entry is
+    stale: a fold makes a new version, and the older ones of that table are evicted.
     """
 
     def __init__(self, max_rows: int) -> None:
         self._max_rows = max_rows
-        self._kept: OrderedDict[_Place, tuple[DataFrame, int]] = OrderedDict()
+        self._kept: OrderedDict[_CacheKey, tuple[DataFrame, int]] = OrderedDict()
         self._lock = threading.Lock()
 
     @property
@@ -36,19 +36,19 @@ class BaseCache:
         """The base as a frame with these columns, from the cache if it fits in there."""
         if version.row_count > self._max_rows:
             return read()
-        # With the block it stands for: if rows/ was removed by hand, Delta counts its versions from 0 again.
-        # With its columns: programs that declared the table before and after it grew may share this cache.
+        # The key has the sequence: if rows/ was removed by hand, Delta counts its versions from 0 again.
+        # And the columns: programs that declared the table before and after it grew may share this cache.
         place = (version.table, version.delta_version, version.sequence, columns)
         with self._lock:
             if place not in self._kept:
-                self._let_go(lambda key: key[0] == version.table)
+                self._evict(lambda key: key[0] == version.table)
                 while self.rows + version.row_count > self._max_rows:
                     self._kept.popitem(last=False)[1][0].unpersist()
                 self._kept[place] = (read().cache(), version.row_count)
             self._kept.move_to_end(place)
             kept = self._kept[place][0]
-            # Under fresh column ids: two readers of one frame could not be told apart in a join, as they can when each
-            # reads the files for itself.
+            # With new column ids: Spark could not tell two uses of one frame apart in a join, as it can when each use
+            # reads the files itself.
             return kept.toDF(*kept.columns)
 
     def holds(self, version: BaseVersion, columns: tuple[str, ...]) -> bool:
@@ -57,10 +57,10 @@ class BaseCache:
             return (version.table, version.delta_version, version.sequence, columns) in self._kept
 
     def drop(self, table: str) -> None:
-        """Let go of a table's bases."""
+        """Evict the bases of a table."""
         with self._lock:
-            self._let_go(lambda key: key[0] == table)
+            self._evict(lambda key: key[0] == table)
 
-    def _let_go(self, which: Callable[[_Place], bool]) -> None:
+    def _evict(self, which: Callable[[_CacheKey], bool]) -> None:
         for key in [key for key in self._kept if which(key)]:
             self._kept.pop(key)[0].unpersist()

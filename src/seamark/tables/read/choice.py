@@ -1,4 +1,4 @@
-"""Which rows to read: the cheapest way to say it to Spark."""
+"""Which rows to read, in the form that is cheapest for Spark: literals, a broadcast, or a join."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from seamark.tables.schema.table_schema import TableSchema
 from seamark.tables.schema.types import spark_type
 from seamark.tables.small import fits_on_driver
 
-# Up to this many keys are written into the query, where file statistics and page indexes skip the rest; up to the
-# other they are sent to every task; more are left to Spark to join as it sees fit.
+# Up to LITERAL_KEYS keys are literals of the query, so that file statistics and page indexes skip the rest; up to
+# BROADCAST_KEYS they are sent to every task; how more are joined is left to Spark.
 LITERAL_KEYS = 100
 LITERAL_BYTES = 1 << 20
-LITERAL_NUMBERS = 1_000  # whole numbers go as one text, which costs a fraction of as many values handed over one by one
+LITERAL_NUMBERS = 1_000  # whole numbers are passed as one text, much faster than passing as many values one by one
 BROADCAST_KEYS = 200_000
 
 
@@ -35,7 +35,7 @@ BROADCAST_KEYS = 200_000
 class KeyChoice:
     """The rows to read: those for which a predicate holds and, if there is a frame of values, whose columns are in it.
 
-    `columns` are the table's columns that both look at. Values are compared NULL-safely where `null_safe` says so.
+    `columns` are the columns that both use. With `null_safe`, NULL equals NULL.
     """
 
     columns: tuple[str, ...] = ()
@@ -48,11 +48,11 @@ class KeyChoice:
         return self.matched(self.narrowed(frame))
 
     def narrowed(self, frame: DataFrame) -> DataFrame:
-        """The rows that can be told without looking at the keys one by one: this reaches down to the files."""
+        """The rows that satisfy the predicate, which is pushed down to the files; may still hold rows of other keys."""
         return frame if self.predicate is None else frame.where(self.predicate)
 
     def matched(self, frame: DataFrame) -> DataFrame:
-        """Of narrowed rows, those that were chosen."""
+        """Of rows from `narrowed`, those whose key is in the frame of keys."""
         if self.keys is None:
             return frame
         if not self.null_safe:
@@ -62,9 +62,9 @@ class KeyChoice:
         return frame.join(wanted, all_of(same), "left_semi")
 
     def is_by_key(self, schema: TableSchema) -> bool:
-        """Whether all versions of a row are chosen or none, so that choosing may come before the last word is found.
+        """Whether all versions of a row are chosen or none, so that rows may be filtered before the newest is found.
 
-        A row chosen by another column may have had another value there: its last word must be known first.
+        Other columns change: an older version may match where the newest does not, so find the newest first.
         """
         return not schema.key or set(self.columns) <= set(schema.key)
 
@@ -102,7 +102,7 @@ def choose_values(source: TableSource, values: pa.Table) -> KeyChoice:
     frame = spark_frame(source.context.session(), distinct.cast(pa.schema(list(types.items()))))
     if distinct.num_rows <= BROADCAST_KEYS and fits_on_driver(0, distinct.nbytes):
         frame = F.broadcast(frame)
-    return KeyChoice(tuple(names), None if has_nulls else _within(source, distinct), frame, has_nulls)
+    return KeyChoice(tuple(names), None if has_nulls else _value_bounds(source, distinct), frame, has_nulls)
 
 
 def _is_one_number(values: pa.Table) -> bool:
@@ -115,21 +115,21 @@ def _any_of(source: TableSource, values: pa.Table) -> Column:
         return F.lit(False)
     if len(names) == 1 and values.column(0).null_count == 0:
         return F.col(quoted(names[0])).isin([literal(source, names[0], v) for v in values.column(0).to_pylist()])
-    each = [all_of([_is(source, name, row[name]) for name in names]) for row in values.to_pylist()]
+    each = [all_of([_equals(source, name, row[name]) for name in names]) for row in values.to_pylist()]
     return reduce(lambda one, other: one | other, each)
 
 
-def _is(source: TableSource, name: str, value: Any) -> Column:
+def _equals(source: TableSource, name: str, value: Any) -> Column:
     return F.col(quoted(name)).isNull() if value is None else F.col(quoted(name)) == literal(source, name, value)
 
 
 def all_of(conditions: Sequence[Column]) -> Column:
-    """Whether all of some conditions hold; true if there is none."""
+    """A condition that holds if all of these do; true if there is none."""
     return reduce(lambda one, other: one & other, conditions) if conditions else F.lit(True)
 
 
-def _within(source: TableSource, keys: pa.Table) -> Column:
-    """What files and pages can be skipped by: the least and the greatest value of each key column."""
+def _value_bounds(source: TableSource, keys: pa.Table) -> Column:
+    """A predicate by which files and pages are skipped: the least and greatest value of each key column."""
     bounds = []
     for name in keys.column_names:
         values = keys.column(name)
@@ -144,19 +144,19 @@ def _within(source: TableSource, keys: pa.Table) -> Column:
 
 
 def literal(source: TableSource, name: str, value: Any) -> Column:
-    """A value of a column, as a query holds it."""
+    """A value of a column as a literal."""
     return typed_literal(value, source.schema.column(name).type)
 
 
 def typed_literal(value: Any, kind: pa.DataType) -> Column:
-    """A value of a type, as a query holds it."""
+    """A value as a literal of this type."""
     return F.lit(_text_of(value, kind) if isinstance(value, date) else value).cast(spark_type(kind))
 
 
 def _text_of(value: date, kind: pa.DataType) -> str:
-    """A day or moment as text: as an object it would pass through Java's calendar, another one before 1582.
+    """A date or timestamp as text: as an object it would pass through Java's calendar, which differs before 1582.
 
-    A moment says its zone, or Spark would take the text for one in the session's.
+    A timestamp names its zone: without one Spark would read the text in the session's.
     """
     if kind != UTC_MICROS:
         return value.isoformat()

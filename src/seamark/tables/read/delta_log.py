@@ -1,4 +1,4 @@
-"""Delta's log, read as the plain files that it is: which version stands for which block, without a Spark job."""
+"""Delta's log, read as plain files without a Spark job: which files a version has, and which block it was folded to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from seamark.errors import TableError
 
-_AGAIN = "#"  # stands between an application and the version that it writes anew; no dataset id has it
+_REWRITE_SIGN = "#"  # separates the application from the Delta version in a rewrite; no dataset id contains it
 
 
 class DeltaLog:
@@ -30,7 +30,7 @@ class DeltaLog:
         """Whether a version is there with all of its files: those of an old one may have been collected."""
         return self.has(version) and all(path.is_file() for path in self.files(version))
 
-    def written(self, version: int) -> float | None:
+    def written_at(self, version: int) -> float | None:
         """When a version was written, in seconds since 1970; None if it is not there."""
         try:
             return self._path(version).stat().st_mtime
@@ -48,23 +48,23 @@ class DeltaLog:
     def transactions(self, app: str) -> dict[int, int]:
         """The transaction that each version was written as by an application, newest version first.
 
-        Delta takes a transaction once: one that is to be written again is that of `again(app, …)`.
+        Delta accepts a transaction once: to write it again, use `rewrite_app(app)`.
         """
         found = {}
         for version in self._versions():
             for action in self._actions(version):
                 transaction = action.get("txn")
-                if transaction and transaction["appId"].partition(_AGAIN)[0] == app:
+                if transaction and transaction["appId"].partition(_REWRITE_SIGN)[0] == app:
                     found[version] = int(transaction["version"])
         return found
 
-    def again(self, app: str) -> str:
-        """The application under which a transaction can be written that an older version was written as."""
+    def rewrite_app(self, app: str) -> str:
+        """The application to write under when Delta has this transaction already and would skip a second one."""
         newest = self.newest()
-        return f"{app}{_AGAIN}{0 if newest is None else newest + 1}"
+        return f"{app}{_REWRITE_SIGN}{0 if newest is None else newest + 1}"
 
     def features(self) -> set[str]:
-        """The features that a writer of the newest version must know by name."""
+        """The table features that a writer of the newest version must support."""
         for version in self._versions():
             for action in self._actions(version):
                 if "protocol" in action:
@@ -81,7 +81,7 @@ class DeltaLog:
         return sum(self._rows_of(path, stats) for path, stats in live.items())
 
     def files(self, version: int) -> tuple[Path, ...]:
-        """The Parquet files of a version. They are remembered for as long as the log has the same file for it."""
+        """The Parquet files of a version, cached until the log entry itself is replaced."""
         entry = self._path(version).stat()
         return _files_of(self._folder.parent, version, (entry.st_ino, entry.st_mtime_ns))
 
@@ -104,7 +104,7 @@ class DeltaLog:
         return live
 
     def _refuse_unless_plain(self, action: dict[str, Any]) -> None:
-        """Refuse what makes the rows of a version other ones than those in its files."""
+        """Refuse Delta features by which the rows of a version are not simply the rows in its files."""
         configured = dict((action.get("metaData") or {}).get("configuration") or {})
         if (action.get("add") or {}).get("deletionVector"):
             found = "deletion vectors"

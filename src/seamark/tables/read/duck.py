@@ -1,4 +1,4 @@
-"""DuckDB inside this process: made when it is first needed, small, and shut in: it reads one warehouse and no more."""
+"""DuckDB in this process: started on first use, with little memory, and able to read one warehouse only."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-# DuckDB's folders cannot be changed once it is shut in, so each warehouse has a connection of its own. A process has
-# one warehouse; tests and tools that go through many let the oldest go.
+# A locked DuckDB cannot change its allowed folders, so each warehouse has its own connection. A process usually has one
+# warehouse; in tests and tools that use many, the least recently used connection is dropped.
 MOST_CONNECTIONS = 2
 
 _SETTINGS = {
@@ -26,7 +26,7 @@ _SETTINGS = {
     "autoinstall_known_extensions": "false",
     "allow_community_extensions": "false",
     "python_enable_replacements": "false",  # a table's name is never a variable of a caller
-    "enable_external_file_cache": "false",  # a file's bytes are read from the file, each time
+    "enable_external_file_cache": "false",  # every read goes to the file
 }
 
 _BATCH_ROWS = 2_048  # as many as DuckDB computes at once
@@ -42,19 +42,19 @@ def cursor(warehouse: Path) -> DuckDBPyConnection:
         if place not in _connections:
             _connections[place] = _connect(place[1])
             while len(_connections) > MOST_CONNECTIONS:
-                _connections.popitem(last=False)  # not closed: whoever still has a cursor of it goes on
+                _connections.popitem(last=False)  # not closed: cursors of it may still be in use
         _connections.move_to_end(place)
         return _connections[place].cursor()
 
 
 def forget(warehouse: Path) -> None:
-    """Let the connection of a warehouse go. An error may leave DuckDB refusing everything that comes after it."""
+    """Drop the connection of a warehouse: after some errors DuckDB refuses every later query on it."""
     with _lock:
         _connections.pop(_place(warehouse), None)
 
 
 def query(using: DuckDBPyConnection, text: str, *parameters: object) -> pa.RecordBatchReader:
-    """The rows that a query gives, a batch at a time. Values come as parameters, never inside the text."""
+    """The rows that a query returns, in batches. Pass values as parameters, never inside the text."""
     # Not `execute`: that copies rows on their way to Arrow.
     return using.sql(text, params=list(parameters)).to_arrow_reader(_BATCH_ROWS)
 
@@ -65,13 +65,13 @@ def quoted(name: str) -> str:
 
 
 def _place(warehouse: Path) -> tuple[int, str]:
-    # With the process: a child has a parent's memory, but not the threads that DuckDB works with.
+    # The process id: a forked child inherits the connection, but not the threads that DuckDB works with.
     # The real path: DuckDB compares what links lead to.
     return os.getpid(), os.path.realpath(warehouse)
 
 
 def _connect(warehouse: str) -> DuckDBPyConnection:
-    import duckdb  # here, because few programs need it, and it takes a while
+    import duckdb  # here: few programs need it, and the import is slow
 
     made = duckdb.connect(":memory:", config=dict(_SETTINGS))
     made.execute("SET allowed_directories = [$1]", [warehouse + os.sep])

@@ -1,7 +1,7 @@
 """Few rows of a snapshot, read inside this process: its base with DuckDB, its tail with Arrow. No Spark, no Java.
 
-This is the one way by which rows come to the driver without a Spark job. Every answer is exactly Spark's, or there is
-none: then the caller asks Spark.
+This is the only way to get rows to the driver without a Spark job. The result is exactly what Spark would give, or
+None: then the caller asks Spark.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from seamark.tables.read.snapshot import Snapshot
 from seamark.tables.read.source import TableSource
 from seamark.tables.small import fits_on_driver
 
-# Up to this many keys are looked for in a base, and up to this many rows of it are read as a whole. More are quicker in
-# Spark, where every core takes part.
-FEW = 10_000
+# Up to this many keys are looked up in a base, or the whole of a base with this many rows is read. Spark, which uses
+# every core, is faster for more.
+FEW_ROWS = 10_000
 
 
 def read_few(snapshot: Snapshot, values: pa.Table | None, columns: Sequence[str]) -> pa.Table | None:
     """The rows whose columns, those of `values`, hold one of the given tuples; without values, all rows.
 
-    They come with their `_offset` and some columns. None if they are many or large, or if only Spark can tell them.
+    They come with their `_offset` and some columns. None if they are many or large, or need Spark to be exact.
     """
     if not fits_on_driver(snapshot.tail_records):
         return None
@@ -40,8 +40,8 @@ def read_few(snapshot: Snapshot, values: pa.Table | None, columns: Sequence[str]
     records = read_small(source, snapshot.tail, ["offset", "op", *names])
     if records is None:
         return None
-    if values is not None and set(sought) <= set(source.schema.key):  # all versions of a row are sought or none
-        records = _perhaps_among(records, values)
+    if values is not None and set(sought) <= set(source.schema.key):  # so all versions of a row match, or none
+        records = _prefiltered(records, values)
     rows = with_tail(source, standing, records, lambda live: live if values is None else rows_with(live, values))
     return rows.select([OFFSET, *columns])
 
@@ -49,7 +49,7 @@ def read_few(snapshot: Snapshot, values: pa.Table | None, columns: Sequence[str]
 def read_first(snapshot: Snapshot, limit: int) -> pa.Table | None:
     """The first rows by key, of an append-only table some rows in their order: `_offset` and all columns.
 
-    None if they are many or large, or if only Spark can tell them.
+    None if they are many or large, or need Spark to be exact.
     """
     source = snapshot.source
     names, key = source.schema.names, list(source.schema.key)
@@ -58,7 +58,7 @@ def read_first(snapshot: Snapshot, limit: int) -> pa.Table | None:
         return None
     standing = row_schema(source, names).empty_table()
     if snapshot.base is not None:
-        # As many more as the tail may take away.
+        # The tail may retract or replace as many of these as it has keys.
         asked = limit + (len(set(comparable(records.select(key)))) if key else 0)
         found = first_base_rows(source, snapshot.base, names, key, asked)
         if found is None:
@@ -77,16 +77,16 @@ def with_tail(
 
     `keep` takes the tail's live rows and gives those that are wanted.
     """
-    key, live = list(source.schema.key), keep(last_words(source, records))
+    key, live = list(source.schema.key), keep(live_rows(source, records))
     if key and records.num_rows and standing.num_rows:
-        touched = set(comparable(_perhaps_among(records.select(key), standing.select(key))))
-        stands = [found not in touched for found in comparable(standing.select(key))]
-        standing = standing.filter(pa.array(stands, pa.bool_()))
+        touched = set(comparable(_prefiltered(records.select(key), standing.select(key))))
+        is_untouched = [found not in touched for found in comparable(standing.select(key))]
+        standing = standing.filter(pa.array(is_untouched, pa.bool_()))
     return pa.concat_tables([standing, live])
 
 
-def last_words(source: TableSource, versions: pa.Table) -> pa.Table:
-    """The rows that stand, from versions (`offset`, `op`, columns) in any order."""
+def live_rows(source: TableSource, versions: pa.Table) -> pa.Table:
+    """The current rows, from all versions of them (`offset`, `op`, columns) in any order."""
     key, rows = source.schema.key, versions
     if key:
         rows = newest_of_each(rows.filter(pc.not_equal(rows.column("op"), int(Op.CORRECT_FROM))), key)
@@ -100,7 +100,7 @@ def newest_of_each(records: pa.Table, key: Sequence[str]) -> pa.Table:
     """Of each key, its record with the greatest offset."""
     if records.num_rows < 2:
         return records
-    # Arrow names what it makes after what it is made of, and that may be the name of a column, too: so by numbers.
+    # Columns are renamed to numbers: Arrow calls its result `<column>_max`, which may be the name of another column.
     numbered = records.select(["offset", *key]).rename_columns([str(place) for place in range(len(key) + 1)])
     newest = numbered.group_by(numbered.column_names[1:]).aggregate([("0", "max")]).column("0_max")
     return records.filter(pc.is_in(records.column("offset"), value_set=newest.combine_chunks()))
@@ -108,7 +108,7 @@ def newest_of_each(records: pa.Table, key: Sequence[str]) -> pa.Table:
 
 def rows_with(rows: pa.Table, values: pa.Table) -> pa.Table:
     """The rows whose columns, those of the values, hold one of the given tuples."""
-    rows = _perhaps_among(rows, values)
+    rows = _prefiltered(rows, values)
     wanted = set(comparable(values))
     found = comparable(rows.select(values.column_names))
     return rows.filter(pa.array([value in wanted for value in found], pa.bool_()))
@@ -121,8 +121,8 @@ def _base_rows(snapshot: Snapshot, values: pa.Table | None, names: Sequence[str]
     if source.context.cache.holds(base, source.schema.names):
         return None  # Spark has these rows in memory
     if values is None:
-        return first_base_rows(source, base, names, (), base.row_count) if base.row_count <= FEW else None
-    return read_base_keys(source, base, values, names) if values.num_rows <= FEW else None
+        return first_base_rows(source, base, names, (), base.row_count) if base.row_count <= FEW_ROWS else None
+    return read_base_keys(source, base, values, names) if values.num_rows <= FEW_ROWS else None
 
 
 def _in_order(source: TableSource, names: Sequence[str]) -> list[str]:
@@ -130,11 +130,11 @@ def _in_order(source: TableSource, names: Sequence[str]) -> list[str]:
     return [name for name in source.schema.names if name in needed]
 
 
-def _perhaps_among(rows: pa.Table, values: pa.Table) -> pa.Table:
-    """The rows without most of those that have other values, which Arrow finds much quicker than Python does."""
+def _prefiltered(rows: pa.Table, values: pa.Table) -> pa.Table:
+    """The rows that may have these values: Arrow drops most others here, much faster than the exact test in Python."""
     for name in values.column_names:
         kind, sought = rows.schema.field(name).type, values.column(name)
-        # Arrow has its own ideas of when floats are equal.
+        # Not for floats: Arrow's NaN and -0.0 do not equal what Spark's do.
         if kind == sought.type and not pa.types.is_floating(kind) and not pa.types.is_nested(kind):
             rows = rows.filter(pc.is_in(rows.column(name), value_set=sought.combine_chunks()))
     return rows

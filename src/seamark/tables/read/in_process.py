@@ -1,11 +1,10 @@
 """Reading few rows of a base inside this process, with DuckDB: no Spark, no Java.
 
-Where the rows stand is found first, by the columns that say which rows are wanted, and only then are these rows read, a
-few at a time. In one query DuckDB would gather thousands of rows before it gives the first, documents of a megabyte
-too.
+A first query finds where the rows are, reading only the columns of the condition; then these rows are read, a few at a
+time. A single query would gather thousands of rows before it returns the first, even documents of a megabyte each.
 
-Every answer is exactly Spark's, or there is none. Then the caller asks Spark, which also has the words for what is
-wrong with a file.
+The result is exactly what Spark would give, or None: then the caller asks Spark, which also raises the error about a
+damaged file.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import pyarrow.compute as pc
 from seamark.control import BaseVersion
 from seamark.tables import small
 from seamark.tables.read import duck
-from seamark.tables.read.base_files import READ, BaseFile, NotExact, Places, base_files, has_column
+from seamark.tables.read.base_files import READ_FILES, BaseFile, NotExact, Places, base_files, has_column
 from seamark.tables.read.source import TableSource
 from seamark.tables.row_bytes import fixed_width
 from seamark.tables.small import fits_on_driver
@@ -28,8 +27,8 @@ from seamark.tables.small import fits_on_driver
 log = logging.getLogger("seamark.in_process")
 
 OFFSET = "_offset"
-BATCH_BYTES = 4 << 20  # about what is read at once: DuckDB holds this, and its own work on it, besides the rows so far
-PAGE_BYTES = 8 << 20  # DuckDB unpacks whole pages, several at once, whatever it was asked for
+BATCH_BYTES = 4 << 20  # about what one query reads: DuckDB holds this and its own copies, besides the rows so far
+PAGE_BYTES = 8 << 20  # DuckDB unpacks whole pages, several at once, however few rows are asked for
 _WANTED = "wanted"
 
 
@@ -38,18 +37,18 @@ def read_base_keys(
 ) -> pa.Table | None:
     """The rows of a base whose columns, those of `values`, hold one of the given tuples: `_offset` and some columns.
 
-    NULL is a value like any other. None if they are too large for the driver, or if only Spark can tell them.
+    NULL equals NULL. None if the rows are too large for the driver, or if only Spark can read them exactly.
     """
     if not values.num_columns:
         return None
 
     def read() -> pa.Table:
         _check_comparable(source, values.column_names)
-        wanted = _as_the_table_has_them(source, values)
+        wanted = _in_column_types(source, values)
         if not wanted.num_rows:
             return row_schema(source, columns).empty_table()
         files = base_files(source, version)
-        return _rows_at(source, files, _find(source, files, wanted), columns)
+        return _rows_at(source, files, _find_rows(source, files, wanted), columns)
 
     return _if_exact(source, read)
 
@@ -57,17 +56,17 @@ def read_base_keys(
 def first_base_rows(
     source: TableSource, version: BaseVersion, columns: Sequence[str], order: Sequence[str], limit: int
 ) -> pa.Table | None:
-    """The first rows of a base in Spark's ascending order of some columns: `_offset` and the asked columns.
+    """The first rows of a base in Spark's ascending order of some columns: `_offset` and `columns`.
 
-    None if they are too large for the driver, or if only Spark can tell them.
+    None if they are too large for the driver, or if only Spark can read them exactly.
     """
 
     def read() -> pa.Table:
         _check_comparable(source, order)
         if not fits_on_driver(limit):
-            raise NotExact("more rows are asked for than the driver takes")
+            raise NotExact("more rows are asked for than fit on the driver")
         files = base_files(source, version)
-        return _rows_at(source, files, _find_first(source, files, order, limit), columns)
+        return _rows_at(source, files, _find_first_rows(source, files, order, limit), columns)
 
     return _if_exact(source, read)
 
@@ -80,13 +79,13 @@ def _if_exact(source: TableSource, read: Callable[[], pa.Table]) -> pa.Table | N
     except NotExact as reason:
         log.debug("table '%s': the base is left to Spark: %s", source.name, reason)
     except (duckdb.Error, OSError, RuntimeError, ValueError) as error:
-        # Damaged files have DuckDB raise all of these: texts of its errors need not be text.
+        # A damaged file can raise any of these: even ValueError, where the message itself is not valid text.
         log.debug("table '%s': DuckDB cannot read the base: %r", source.name, error)
         duck.forget(source.context.warehouse)
     return None
 
 
-# --- what can be compared ---------------------------------------------------------------------------------------------
+# --- comparing --------------------------------------------------------------------------------------------------------
 
 
 def _check_comparable(source: TableSource, names: Sequence[str]) -> None:
@@ -95,30 +94,30 @@ def _check_comparable(source: TableSource, names: Sequence[str]) -> None:
             raise NotExact(f"column '{name}' is nested")
 
 
-def _as_the_table_has_them(source: TableSource, values: pa.Table) -> pa.Table:
-    """The values in the columns' types, so that neither side of a comparison is converted."""
+def _in_column_types(source: TableSource, values: pa.Table) -> pa.Table:
+    """The values in the columns' types: DuckDB would convert one side of a comparison by its own rules."""
     return values.cast(pa.schema([(name, source.schema.column(name).type) for name in values.column_names]))
 
 
-# --- where rows stand -------------------------------------------------------------------------------------------------
+# --- finding rows -----------------------------------------------------------------------------------------------------
 
 
-def _find(source: TableSource, files: Sequence[BaseFile], wanted: pa.Table) -> pa.Table:
-    """Where the rows stand that have one of these tuples."""
+def _find_rows(source: TableSource, files: Sequence[BaseFile], wanted: pa.Table) -> pa.Table:
+    """The places, file and row number, of the rows that have one of these tuples."""
     if not files:
         return _no_places()
-    # By numbers: the names of columns are those of the base.
+    # Columns are renamed to numbers, so that none has the name of a column of the base.
     numbered = wanted.rename_columns([str(place) for place in range(wanted.num_columns)])
     same = [
-        f"{_column(files, name)} {_is(wanted.column(name))} {_WANTED}.{duck.quoted(str(place))}"
+        f"{_column(files, name)} {_equality(wanted.column(name))} {_WANTED}.{duck.quoted(str(place))}"
         for place, name in enumerate(wanted.column_names)
     ]
     using = duck.cursor(source.context.warehouse)
     using.register(_WANTED, numbered)
-    return _at_most(
+    return _read_places_found(
         duck.query(
             using,
-            f"SELECT base.file_index, base.file_row_number FROM {READ} AS base SEMI JOIN {_WANTED} "
+            f"SELECT base.file_index, base.file_row_number FROM {READ_FILES} AS base SEMI JOIN {_WANTED} "
             f"ON {' AND '.join(same)} LIMIT {small.SMALL_RECORDS + 1}",
             [file.path for file in files],
         )
@@ -126,24 +125,24 @@ def _find(source: TableSource, files: Sequence[BaseFile], wanted: pa.Table) -> p
 
 
 def _column(files: Sequence[BaseFile], name: str) -> str:
-    # Never a name that no file has: DuckDB has columns of its own, such as `filename`, and would take one of these.
+    # Never a name that no file has: it could be one of DuckDB's own columns, such as `filename`.
     return f"base.{duck.quoted(name)}" if has_column(files, name) else "NULL"
 
 
-def _is(values: pa.ChunkedArray) -> str:
-    # Only `=` lets DuckDB skip the groups of rows that have none of the values.
+def _equality(values: pa.ChunkedArray) -> str:
+    # DuckDB skips row groups by their statistics only for `=`.
     return "IS NOT DISTINCT FROM" if values.null_count else "="
 
 
-def _find_first(source: TableSource, files: Sequence[BaseFile], order: Sequence[str], limit: int) -> pa.Table:
+def _find_first_rows(source: TableSource, files: Sequence[BaseFile], order: Sequence[str], limit: int) -> pa.Table:
     if not files or limit <= 0:
         return _no_places()
     there = [name for name in order if has_column(files, name)]
     by = ", ".join(f"{_column(files, name)} ASC NULLS FIRST" for name in there)
-    return _at_most(
+    return _read_places_found(
         duck.query(
             duck.cursor(source.context.warehouse),
-            f"SELECT base.file_index, base.file_row_number FROM {READ} AS base "
+            f"SELECT base.file_index, base.file_row_number FROM {READ_FILES} AS base "
             f"{f'ORDER BY {by}' if by else ''} LIMIT {int(limit)}",
             [file.path for file in files],
         )
@@ -154,14 +153,14 @@ def _no_places() -> pa.Table:
     return pa.table({"file_index": pa.array([], pa.int64()), "file_row_number": pa.array([], pa.int64())})
 
 
-def _at_most(found: pa.RecordBatchReader) -> pa.Table:
+def _read_places_found(found: pa.RecordBatchReader) -> pa.Table:
     places = found.read_all()
     if not fits_on_driver(places.num_rows):
-        raise NotExact("there are more rows than the driver takes")
+        raise NotExact("there are more rows than fit on the driver")
     return places
 
 
-# --- the rows there ---------------------------------------------------------------------------------------------------
+# --- reading them -----------------------------------------------------------------------------------------------------
 
 
 def _rows_at(source: TableSource, files: Sequence[BaseFile], found: pa.Table, columns: Sequence[str]) -> pa.Table:
@@ -194,14 +193,14 @@ def _check_pages(schema: pa.Schema, files: Sequence[BaseFile]) -> None:
 def _batches(
     schema: pa.Schema, files: Sequence[BaseFile], found: pa.Table
 ) -> Iterator[tuple[BaseFile, Places, Places]]:
-    """The places, file by file, in pieces of about `BATCH_BYTES`, ascending, and where each of them is in `found`."""
+    """File by file, ascending places whose rows have about `BATCH_BYTES`, and the index in `found` of each place."""
     widths = [fixed_width(field.type) for field in schema]
     in_file, at = (column.to_numpy().astype(np.int64) for column in found.columns)
     for number in np.unique(in_file):
         mine = np.flatnonzero(in_file == number)
         mine = mine[np.argsort(at[mine])]
         file = files[number]
-        # The bytes of a group are those of all columns: where texts are asked for, the others count too.
+        # A row group has one size for all its columns, so with texts all columns count, not only those asked for.
         same = None if None in widths else np.full(len(mine), sum(width or 0 for width in widths))
         for begin, end in _cuts(file.bytes_at(at[mine]) if same is None else same):
             yield file, at[mine[begin:end]], mine[begin:end]
@@ -219,14 +218,14 @@ def _cuts(sizes: Places) -> Iterator[tuple[int, int]]:
 
 
 def _read_places(schema: pa.Schema, source: TableSource, file: BaseFile, places: Places) -> pa.Table:
-    """The rows of a file at these places, which ascend."""
+    """The rows of a file at these ascending places."""
     using = duck.cursor(source.context.warehouse)
     using.register(_WANTED, pa.table({"place": places}))
     there = [name for name in schema.names if name in file.columns.names]
     listed = ", ".join(f"base.{duck.quoted(name)}" for name in there)
     rows = duck.query(
         using,
-        f"SELECT base.file_row_number, {listed} FROM {READ} AS base SEMI JOIN {_WANTED} "
+        f"SELECT base.file_row_number, {listed} FROM {READ_FILES} AS base SEMI JOIN {_WANTED} "
         f"ON base.file_row_number = {_WANTED}.place",
         [file.path],
     ).read_all()
@@ -243,6 +242,6 @@ def _read_places(schema: pa.Schema, source: TableSource, file: BaseFile, places:
 
 
 def row_schema(source: TableSource, columns: Sequence[str]) -> pa.Schema:
-    """How rows in memory are kept: the hidden column `_offset`, the record that made the row, and some columns."""
+    """The schema of rows in memory: the hidden column `_offset`, the record that made the row, and some columns."""
     own = [source.schema.arrow.field(name) for name in columns]
     return pa.schema([pa.field(OFFSET, pa.int64()), *own])

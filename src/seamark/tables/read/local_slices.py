@@ -1,4 +1,4 @@
-"""Reading slices on the driver, without Spark, if they are small; no more of them is held than what fits there."""
+"""Reading small slices on the driver, without Spark; never more than fits there, however much a file unpacks to."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def _read_slice(source: TableSource, block: BlockEntry, wanted: pa.Schema, most:
         raise ComputeFailed(
             f"table '{source.name}': the slice {block.slice_hash} cannot be read: {error}.",
             outcome=NOTHING_WRITTEN,
-            hint=f"`seamark verify {source.name}` tells whether it is damaged.",
+            hint=f"`seamark verify {source.name}` says whether it is damaged.",
         ) from error
     if found is None:
         return None
-    # A column that the slice is too old to have is NULL in it.
+    # A column that was added after the slice was written is NULL in it.
     there = set(found.column_names)
     arrays = [
         found.column(field.name).cast(field.type) if field.name in there else pa.nulls(found.num_rows, field.type)
@@ -84,7 +84,7 @@ def _read_at_most(path: str, columns: Sequence[str], most: int) -> pa.Table | No
         if worst <= most:
             return file.read(columns=list(stored))
     if any(pa.types.is_nested(field.type) for field in fields if field.name in repeating):
-        return None  # no slice of ours has these, and what is inside them cannot be read without writing it all out
+        return None  # no slice of ours has these, and their size is unknown until every value is unpacked
     with pq.ParquetFile(path, read_dictionary=list(repeating)) as file:
         found = file.read(columns=list(stored))
     if sum(_decoded_bytes(column) for column in found.columns) > most:
@@ -93,7 +93,7 @@ def _read_at_most(path: str, columns: Sequence[str], most: int) -> pa.Table | No
 
 
 def _stored_bytes(file: pq.ParquetFile, fields: Sequence[pa.Field]) -> tuple[dict[str, int], set[str]]:
-    """The bytes of columns before compression, and those columns of which a value may be stored once for many rows."""
+    """The uncompressed bytes of columns, and the columns whose dictionaries store a value once for many rows."""
     rows = file.metadata.num_rows
     stored, repeating = dict.fromkeys((field.name for field in fields), 0), set()
     leaves = [field.name for field in file.schema_arrow for _ in range(_count_leaves(field.type))]
@@ -114,7 +114,7 @@ def _count_leaves(kind: pa.DataType) -> int:
 
 
 def _decoded_bytes(column: pa.ChunkedArray) -> int:
-    """The bytes that a column has once every value is written out."""
+    """The bytes that a column has once every value is unpacked from its dictionary."""
     if not pa.types.is_dictionary(column.type):
         return column.nbytes
     total = 0

@@ -1,4 +1,4 @@
-"""Change records: what the slices of a table hold, as Spark reads it."""
+"""Change records of a table as Spark frames, read from its slices."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read_changes(source: TableSource, *, after: int | None, upto: int | None) ->
 
 
 def read_slices(source: TableSource, blocks: Sequence[BlockEntry]) -> DataFrame:
-    """The records of these blocks, in no order; columns that a slice is too old to have are NULL."""
+    """The records of these blocks, in no order; columns added after a slice was written are NULL in it."""
     session = source.context.session()
     stored = source.schema.spark_slice()
     if not blocks:

@@ -1,4 +1,4 @@
-"""How many rows tables have, from what was counted when they were folded and the ops of what came after. No Spark."""
+"""How many rows tables have, without Spark: the count of the last fold, and the ops of the records after it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from seamark.errors import LedgerError
 from seamark.tables.context import TableContext
 from seamark.tables.write.slices import OpCounts
 
-LOOKED_THROUGH = 5_000_000  # records of a tail that are read to count rows: well under a second
+MOST_RECORDS_READ = 5_000_000  # of a tail, to count rows exactly: well under a second
 
 
 @dataclass(frozen=True, slots=True)
 class RowCount:
-    """How many rows a table has; where `is_exact` is False, at the most."""
+    """How many rows a table has: an upper bound, unless `is_exact`."""
 
     rows: int
     is_exact: bool
@@ -33,7 +33,7 @@ def count_rows(context: TableContext, head: TableHead, base: BaseVersion | None,
     folded = base.row_count if base else 0
     after = base.last_offset if base else None
     waiting = head.last_offset - (-1 if after is None else after)
-    if waiting <= LOOKED_THROUGH:
+    if waiting <= MOST_RECORDS_READ:
         blocks = context.control.index.slices(head.table, after=after, upto=head.last_offset) if waiting else []
         counts = _ops(context, head.table, blocks)
         if counts is not None:
@@ -42,7 +42,7 @@ def count_rows(context: TableContext, head: TableHead, base: BaseVersion | None,
 
 
 def _ops(context: TableContext, table: str, blocks: Sequence[BlockEntry]) -> OpCounts | None:
-    """The ops of some blocks; None if a slice cannot be read: `verify` says what is wrong with it."""
+    """The ops of some blocks; None if a slice cannot be read. Not an error here: `verify` reports it."""
     data, counts = context.files(table).data, OpCounts()
     for block in blocks:
         if block.slice_hash is None:

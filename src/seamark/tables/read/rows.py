@@ -1,4 +1,4 @@
-"""Rows in Spark: those of a snapshot, as its base and its tail give them."""
+"""Rows of a snapshot as Spark frames, from its base and its tail."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from seamark.tables.small import fits_on_driver
 
 
 def read_images(source: TableSource, *, upto: int | None, choice: KeyChoice = EVERYTHING) -> DataFrame:
-    """The rows as they stood after the record `upto` (None: before the first), of the chosen keys.
+    """The rows after the record `upto` (None: before the first), of the chosen keys.
 
     With the hidden columns `_offset`, the record that made the row, and `event_time`.
     """
@@ -52,10 +52,10 @@ def images_of(snapshot: Snapshot, choice: KeyChoice = EVERYTHING) -> DataFrame:
 
 
 def versions_of(snapshot: Snapshot, choice: KeyChoice = EVERYTHING) -> DataFrame:
-    """All that is known of the chosen keys, as `offset`, `op` and columns: the greatest offset has the last word.
+    """All versions of the chosen keys, as `offset`, `op` and columns; the one with the greatest offset is current.
 
-    Nothing is resolved, so reading it is one Spark job; callers find the last word themselves. The choice must be by
-    key columns.
+    Finding the current one is left to the caller, so that this is one Spark job without a shuffle. The choice must be
+    by key columns.
     """
     source = snapshot.source
     names = [quoted(name) for name in source.schema.names]
@@ -65,7 +65,7 @@ def versions_of(snapshot: Snapshot, choice: KeyChoice = EVERYTHING) -> DataFrame
         standing = choice.narrowed(read_base(source, snapshot.base))
         folded = standing.select(F.col("_offset").alias("offset"), F.lit(int(Op.APPEND)).alias("op"), *names)
         versions = folded.unionByName(versions) if snapshot.tail else folded
-    return choice.matched(versions)  # once, after the union: the keys are sent to the tasks once
+    return choice.matched(versions)  # after the union, so that the keys are sent to the tasks once
 
 
 def _without(source: TableSource, standing: DataFrame, tail: DataFrame, blocks: Sequence[BlockEntry]) -> DataFrame:
@@ -76,7 +76,7 @@ def _without(source: TableSource, standing: DataFrame, tail: DataFrame, blocks: 
 
 
 def _few_keys(source: TableSource, blocks: Sequence[BlockEntry]) -> bool:
-    """Whether the keys that some blocks touch may be sent to every task. Texts are judged by the files they lie in."""
+    """Whether the keys that some blocks touch may be sent to every task. For texts the size of the slices decides."""
     if count_records(blocks) > BROADCAST_KEYS:
         return False
     if all(fixed_width(source.schema.column(name).type) is not None for name in source.schema.key):
@@ -90,7 +90,7 @@ def last_images(source: TableSource, blocks: Sequence[BlockEntry], choice: KeyCh
     records = choice.of(read_slices(source, blocks))
     if not key:
         return records
-    # What a row was before is followed by what it is, so it is never the last word.
+    # An old image is always followed by the new one, so it is never a key's last record.
     records = records.where(F.col("op") != int(Op.CORRECT_FROM))
     if len({block.system_time for block in blocks}) <= 1:
         return records  # within one commit a key has one last record only
@@ -111,7 +111,7 @@ def _live(source: TableSource, images: DataFrame) -> DataFrame:
 
 
 def read_base(source: TableSource, version: BaseVersion) -> DataFrame:
-    """The rows of a base, from its files. Which these are Delta's log says: asking Delta itself costs a Spark job."""
+    """The rows of a base, from its files. They are listed from Delta's log: asking Delta itself costs a Spark job."""
 
     def read() -> DataFrame:
         session, schema = source.context.session(), source.schema.spark_base()

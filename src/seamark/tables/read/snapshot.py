@@ -1,6 +1,6 @@
-"""A snapshot: the rows of a table at a pin, as a value. It says which files hold them; nothing is read yet.
+"""A snapshot: the rows of a table at a pin, as a value. It names the files that hold them; nothing is read yet.
 
-Whoever reads rows reads those of a snapshot, so that base and tail always belong together.
+All rows are read through a snapshot, so that base and tail always fit together.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Snapshot:
 
     @property
     def row_count(self) -> int | None:
-        """How many rows there are, if the base or the only commit tells; None if one would have to count."""
+        """How many rows there are, if there is only a base or only one commit; None if they must be counted."""
         if self.base is None and self.tail_commits > 1:
             return None
         if self.base is not None and self.tail:
@@ -52,15 +52,15 @@ class Snapshot:
         return self.base_rows + self.tail_records
 
     def rows_at_most(self, keys: int | None = None) -> int:
-        """How many rows there are at the most, of all keys or of so many."""
+        """An upper bound of the rows, of all keys or of so many."""
         bound = self.base_rows + self.tail_records
         return bound if keys is None else min(bound, keys)
 
     def versions_at_most(self, keys: int | None = None) -> int:
-        """How many rows of the base and records of the tail tell of all keys, or of so many, at the most."""
+        """An upper bound of the rows of the base and records of the tail, of all keys or of so many."""
         if keys is None:
             return self.base_rows + self.tail_records
-        # A commit has one version of a key, beside what it was before.
+        # A commit has one new version of a key; its old image does not count.
         return min(self.base_rows, keys) + min(self.tail_records, keys * self.tail_commits)
 
     def base_files(self) -> tuple[Path, ...]:
@@ -68,23 +68,23 @@ class Snapshot:
         return DeltaLog(Path(self.source.base_folder)).files(self.base.delta_version) if self.base else ()
 
     def stored_bytes(self) -> int:
-        """About how many bytes the rows take in files, as far as what they are read from tells."""
+        """How many bytes the files of the base and the slices of the tail have together."""
         folded = sum(path.stat().st_size for path in self.base_files())
         return folded + sum(block.slice_size or 0 for block in self.tail)
 
 
 def snapshot_at(source: TableSource, upto: int | None) -> Snapshot:
-    """The rows of a table as they stood after the record `upto` (None: before the first)."""
+    """The rows of a table after the record `upto` (None: before the first)."""
     if upto is None:
         return Snapshot(source, None, None, ())
     base = _newest_base(source, upto)
-    # The base comes first: one that is folded in between would leave a gap before the tail.
+    # The base is chosen first: the tail begins where it ends, whatever is folded meanwhile.
     tail = source.context.control.index.slices(source.name, after=base.last_offset if base else None, upto=upto)
     return Snapshot(source, upto, base, tuple(tail))
 
 
 def _newest_base(source: TableSource, upto: int) -> BaseVersion | None:
-    """The newest base that is true at or before a record, and that is really there."""
+    """The newest base that holds no record after this one, and whose Delta version is still on disk."""
     for version in source.context.control.index.bases(source.name):
         if version.last_offset <= upto and base_exists(source, version.delta_version):
             return version
@@ -92,7 +92,7 @@ def _newest_base(source: TableSource, upto: int) -> BaseVersion | None:
 
 
 def base_exists(source: TableSource, delta_version: int) -> bool:
-    """Whether a Delta version can still be read: somebody may have removed the folder."""
+    """Whether a Delta version is still on disk: somebody may have removed the folder."""
     return DeltaLog(Path(source.base_folder)).has(delta_version)
 
 
@@ -109,6 +109,6 @@ def check_as_of(source: TableSource, as_of: int, last_offset: int | None) -> int
     if as_of != last:
         raise NotACommit(
             f"table '{source.name}': record {as_of} is inside a commit that goes from {first} to {last}.",
-            hint=f"a table stands only at the end of a commit: use {last}{f' or {first - 1}' if first else ''}.",
+            hint=f"a table can be read only at the end of a commit: use {last}{f' or {first - 1}' if first else ''}.",
         )
     return as_of

@@ -1,4 +1,4 @@
-"""A table as whoever reads or writes it takes it."""
+"""A table to read from or write to: its name, schema and context."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seamark.tables.schema.table_schema import TableSchema
 
 @dataclass(frozen=True, slots=True)
 class TableSource:
-    """A table to read from."""
+    """A table to read from or write to, as this program declares it."""
 
     context: TableContext
     name: str
@@ -18,5 +18,5 @@ class TableSource:
 
     @property
     def base_folder(self) -> str:
-        """Where the base lies."""
+        """The folder of the base, a Delta table."""
         return str(self.context.warehouse / self.name / "rows")

@@ -1,7 +1,6 @@
 """Bringing rows from Spark to the driver, if they are small: how large they are is known before they are sent.
 
-A row's bytes are counted where it is read. So rows of a megabyte each cost the driver a number each, and Spark goes on
-with them.
+The executors count the bytes of a row. Of a row that is too large, the driver gets only that number.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from seamark.tables import small
 from seamark.tables.frame import quoted
 from seamark.tables.row_bytes import bytes_in_spark
 
-_BYTES = "its bytes"  # beside a row that was left where it is; no column of a table has a space in its name
+_BYTES = "its bytes"  # of a row that was not sent; no column of a table has a space in its name
 
 
 def collect_small(
@@ -27,15 +26,17 @@ def collect_small(
 ) -> pa.Table | None:
     """The rows of a frame with these columns, in one Spark job, or None if they are too large for the driver.
 
-    `rows_at_most` is how many there can be, by what is known without looking. Where that is more than fits (or more
-    than `most_rows`, where given), no more than that are asked for. A row that is much larger than an equal share of
-    what fits costs a second job, once its size is known to be no trouble.
+    `rows_at_most` is an upper bound that is known without a job. Where it is more than fits (or than `most_rows`), only
+    one row more than fits is asked for. A row much larger than an equal share of the space is not sent at first: if
+    all rows turn out to fit, a second job brings them.
     """
     bound = small.SMALL_RECORDS if most_rows is None else most_rows
     if rows_at_most > bound:
         frame, rows_at_most = frame.limit(bound + 1), bound + 1
     most_bytes = _most_bytes(frame.sparkSession)
-    share = 2 * most_bytes // max(rows_at_most, 1)  # rows differ in size, and hardly ever are there as many as could be
+    share = (
+        2 * most_bytes // max(rows_at_most, 1)
+    )  # twice: rows differ in size, and there are rarely as many as the bound says
     row_bytes = bytes_in_spark(columns)
     names = list(columns)
     if isinstance(row_bytes, int):

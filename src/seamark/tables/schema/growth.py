@@ -10,8 +10,8 @@ from seamark.tables.context import TableContext
 from seamark.tables.read.source import TableSource
 from seamark.tables.schema.table_schema import TableSchema, check_evolution
 from seamark.tables.write.conflicts import until_committed
-from seamark.tables.write.publish import writing
 from seamark.tables.write.transaction import TablePart, Transaction
+from seamark.tables.write.writing import writing
 
 
 def standing_schema(context: TableContext, head: TableHead | None) -> TableSchema | None:

@@ -1,4 +1,4 @@
-"""From rows to a change: what each verb makes of the rows it is given and the rows that stand."""
+"""From rows to a change: the records that each verb makes from the new rows and the current ones."""
 
 from __future__ import annotations
 
@@ -26,14 +26,21 @@ from seamark.tables.schema.convert import misfit_in
 from seamark.tables.small import fits_on_driver, small_rows
 from seamark.tables.write import compare, compare_local
 from seamark.tables.write.slices import OP
-from seamark.tables.write.stage import StagedChange, Target, refuse_doubled_key, stage_frame, stage_local, stage_nothing
+from seamark.tables.write.stage import (
+    SliceTarget,
+    StagedChange,
+    refuse_doubled_key,
+    stage_frame,
+    stage_local,
+    stage_nothing,
+)
 
-VERSIONS_A_ROW = 4  # how many times as many versions as rows may be looked at on the driver
+VERSIONS_PER_ROW = 4  # so many times as many versions as rows may be read by the driver
 
 
 @dataclass(frozen=True, slots=True)
 class LocalChange:
-    """Records that are at hand: `op` and the table's columns. `order` is what an append-only table is sorted by."""
+    """Records in memory: `op` and the table's columns. `order` names the columns to sort an append-only table by."""
 
     records: pa.Table
     order: tuple[str, ...] = ()
@@ -56,20 +63,20 @@ Change: TypeAlias = LocalChange | FrameChange | NoRecords
 
 
 def append_change(source: TableSource, rows: CheckedFrame) -> Change:
-    """All rows as new ones."""
+    """The change that appends all rows."""
     if (local := rows.in_memory) is None:
         return FrameChange(compare.appended(source.schema, rows.to_spark(source.context.session)))
     return LocalChange(appended_rows(local)) if local.num_rows else NoRecords()
 
 
 def appended_rows(rows: pa.Table) -> pa.Table:
-    """Rows at hand as records of new rows."""
+    """Rows in memory as records of new rows."""
     ops = pa.repeat(pa.scalar(int(Op.APPEND), pa.int32()), rows.num_rows)
     return rows.add_column(0, pa.field(OP, pa.int32(), nullable=False), ops)
 
 
 def upsert_change(source: TableSource, rows: CheckedFrame, last: int | None) -> Change:
-    """Rows that are new or differ from those that stood after the record `last`."""
+    """The change that appends new rows and corrects those that differ from the rows after the record `last`."""
     if last is None or rows.is_known_empty:
         return append_change(source, rows)
     snapshot = snapshot_at(source, last)
@@ -83,7 +90,7 @@ def upsert_change(source: TableSource, rows: CheckedFrame, last: int | None) -> 
 
 
 def replace_change(source: TableSource, rows: CheckedFrame, last: int | None) -> Change:
-    """The same, and rows that stand and are not among the given ones."""
+    """The same, which also retracts current rows that are not among the new ones."""
     if last is None:
         return append_change(source, rows)
     snapshot = snapshot_at(source, last)
@@ -98,7 +105,7 @@ def replace_change(source: TableSource, rows: CheckedFrame, last: int | None) ->
 
 
 def delete_change(source: TableSource, keys: CheckedFrame, last: int | None) -> Change:
-    """The rows with these keys, as retracted ones."""
+    """The change that retracts the rows with these keys."""
     if last is None or keys.is_known_empty:
         return NoRecords()
     snapshot = snapshot_at(source, last)
@@ -116,33 +123,33 @@ def _standing_rows(snapshot: Snapshot, keys: pa.Table | None) -> compare_local.S
     values = None if keys is None else keys.select(list(source.schema.key))
     few = read_few(snapshot, values, source.schema.names)
     if few is not None:
-        return compare_local.StandingRows.of_rows(source.schema, few)
+        return compare_local.StandingRows.from_rows(source.schema, few)
     choice = EVERYTHING if values is None else choose_values(source, values)
     at_most = snapshot.versions_at_most(None if values is None else values.num_rows)
     columns = {"offset": pa.int64(), "op": pa.int32(), **{c.name: c.type for c in source.schema.columns}}
-    hint = f"`seamark verify {source.name}` tells whether a file is missing or damaged."
-    with spark_errors_explained(source, "read the rows that stand", hint):
+    hint = f"`seamark verify {source.name}` says whether a file is missing or damaged."
+    with spark_errors_explained(source, "read the current rows", hint):
         frame = versions_of(snapshot, choice)
-        # Of a key there are as many versions as commits touched it; only the last is kept, so more of them will do.
-        versions = collect_small(frame, columns, at_most, most_rows=VERSIONS_A_ROW * small.SMALL_RECORDS)
-    return None if versions is None else compare_local.StandingRows.of(source.schema, versions)
+        # A key has one version per commit that touched it, and only the last is kept: more versions than rows are fine.
+        versions = collect_small(frame, columns, at_most, most_rows=VERSIONS_PER_ROW * small.SMALL_RECORDS)
+    return None if versions is None else compare_local.StandingRows.from_versions(source.schema, versions)
 
 
 def _to_spark(source: TableSource, rows: CheckedFrame) -> DataFrame:
     frame = rows.to_spark(source.context.session, source.schema.spark())
-    # What is in memory has been looked through already.
+    # Rows in memory were checked for doubled keys when they came in.
     return frame if rows.in_memory is not None else compare.refuse_doubled(source.schema, frame)
 
 
 def checked_choice(source: TableSource, keys: CheckedFrame) -> KeyChoice:
-    """How to read the rows with these keys; a frame of keys is computed a little way, to see how many there are."""
+    """How to read the rows with these keys. Runs a small job on a frame of keys, to see whether they are few."""
     with spark_errors_explained(source):
         return choose_keys(source, keys)
 
 
 _WHERE_TO_LOOK = (
     "no row is to blame: look at memory, disk space and files. A worker that vanishes was most often killed because "
-    "memory ran out; `seamark verify` tells whether a file is missing or damaged."
+    "memory ran out; `seamark verify` says whether a file is missing or damaged."
 )
 
 
@@ -152,7 +159,7 @@ def spark_errors_explained(
     doing: str = "computed the frame",
     hint: str = "the cause is below; the frame fails in the same way with `df.count()`.",
 ) -> Iterator[None]:
-    """Turn an error of Spark's into ours: what was wrong with the frame, or what Spark could not do."""
+    """Turn an error from Spark into ours: a doubled key, a value that does not fit, or what Spark could not do."""
     try:
         yield
     except SPARK_ERRORS as error:
@@ -168,8 +175,8 @@ def spark_errors_explained(
         ) from error
 
 
-def stage_change(source: TableSource, target: Target, change: Change) -> StagedChange:
-    """The slices of a change, staged."""
+def stage_change(source: TableSource, target: SliceTarget, change: Change) -> StagedChange:
+    """Write the slices of a change to the run's folder."""
     if isinstance(change, NoRecords):
         return stage_nothing(target)
     ordered = replace(target, order=change.order)

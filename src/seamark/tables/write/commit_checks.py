@@ -1,4 +1,4 @@
-"""What is looked at right before a commit, beyond the rules of the chain alone: files, slices, and input chains."""
+"""Checks right before a commit, beyond the rules of the chain alone: files, slices, and input chains."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from seamark.ledger.objects import ChainFiles
 
 
 def check_blocks(
-    table: str, files: ChainFiles, blocks: list[DraftBlock], index: Index, begun: Mapping[str, str]
+    table: str, files: ChainFiles, blocks: list[DraftBlock], index: Index, new_heads: Mapping[str, str]
 ) -> None:
-    """Refuse a block whose files are not there, whose slice holds other offsets, or that read what is in no chain.
+    """Refuse a block whose files are missing, whose slice holds other offsets, or whose inputs are in no chain.
 
-    `begun` are the heads of chains that begin with the same commit, by the ids of their tables.
+    `new_heads` are the heads of chains that this commit begins, by the ids of their tables.
     """
     for entry in blocks:
         event = entry.block.event
@@ -30,7 +30,7 @@ def check_blocks(
         if event.new_data:
             check_slice_offsets(table, files, event.new_data)
         if isinstance(event, ExecuteTransform):
-            others = tuple(i for i in event.query_inputs if begun.get(i.dataset_id) != i.new_block_hash)
+            others = tuple(i for i in event.query_inputs if new_heads.get(i.dataset_id) != i.new_block_hash)
             _check_inputs(table, others, index)
 
 

@@ -1,7 +1,7 @@
-"""What a write changes: the records that lead from the rows that stand to the rows that are wanted.
+"""What a write changes, found in Spark: the records that lead from the current rows to the wanted ones.
 
-Every function gives a frame of `op` and the table's columns. Only real differences are in it: values are compared as
-Spark compares them NULL-safely, so NULL equals NULL, NaN equals NaN, and 0.0 equals -0.0.
+Every function returns a frame of `op` and the table's columns, with real differences only. Values are compared
+NULL-safely: NULL equals NULL, NaN equals NaN, and 0.0 equals -0.0.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from seamark.tables.schema.convert import IN_UTC
 from seamark.tables.schema.table_schema import TableSchema
 
 DOUBLED_KEY = mark("doubled key")
-# A column's name holds no space, so these are nobody's.
+# No column of a table has a space in its name, so these cannot collide.
 _OLD = "old "
-_STANDS, _COMES, _TIMES = "it stands", "it comes", "its times"
+_HAS_OLD, _HAS_NEW, _TIMES = "has old", "has new", "its times"
 
 
 def appended(schema: TableSchema, rows: DataFrame) -> DataFrame:
-    """All rows as new ones."""
+    """Records that append all rows."""
     return rows.select(_op(Op.APPEND), *[F.col(quoted(name)) for name in schema.names])
 
 
 def upserted(schema: TableSchema, rows: DataFrame, standing: DataFrame) -> DataFrame:
-    """New rows appended, rows that differ corrected; `standing` needs to have only the rows with these keys."""
-    return _records(schema, _join(schema, rows, standing, "left"))
+    """Records that append new rows and correct those that differ; `standing` needs only the rows with these keys."""
+    return _change_records(schema, _joined(schema, rows, standing, "left"))
 
 
 def replaced(schema: TableSchema, rows: DataFrame, standing: DataFrame) -> DataFrame:
-    """The same, and rows that are not among the new ones retracted."""
-    return _records(schema, _join(schema, rows, standing, "full"))
+    """The same, and records that retract the standing rows that are not among the new ones."""
+    return _change_records(schema, _joined(schema, rows, standing, "full"))
 
 
 def retracted(schema: TableSchema, standing: DataFrame) -> DataFrame:
-    """All standing rows as retracted ones."""
+    """Records that retract all standing rows."""
     return standing.select(_op(Op.RETRACT), *[F.col(quoted(name)) for name in schema.names])
 
 
 def refuse_doubled(schema: TableSchema, rows: DataFrame) -> DataFrame:
-    """The rows; Spark raises an error that `doubled_in` understands when it meets a key twice.
+    """The same rows; computing them raises an error that `doubled_in` understands if a key is there twice.
 
-    A doubled key must be seen before the rows are compared: two equal rows that equal the standing one change nothing.
+    Must come before the comparison: two equal rows that also equal the standing one give no record to notice.
     """
     key = [F.col(quoted(name)) for name in schema.key]
     known = reduce(lambda one, other: one & other, [column.isNotNull() for column in key])
@@ -61,7 +61,7 @@ def refuse_doubled(schema: TableSchema, rows: DataFrame) -> DataFrame:
 
 
 def doubled_in(error: BaseException) -> dict[str, object] | None:
-    """The key, if an error of Spark's tells of a doubled one."""
+    """The doubled key that an error from Spark names, or None."""
     found = raised_text(error, DOUBLED_KEY)
     return None if found is None else dict(json.loads(found))
 
@@ -70,22 +70,22 @@ def _op(op: Op) -> Column:
     return F.lit(int(op)).cast("int").alias("op")
 
 
-def _join(schema: TableSchema, rows: DataFrame, standing: DataFrame, how: str) -> DataFrame:
-    new = rows.withColumn(_COMES, F.lit(True))
+def _joined(schema: TableSchema, rows: DataFrame, standing: DataFrame, how: str) -> DataFrame:
+    new = rows.withColumn(_HAS_NEW, F.lit(True))
     renamed = [F.col(quoted(name)).alias(_OLD + name) for name in schema.names]
-    old = standing.select(*renamed, F.lit(True).alias(_STANDS))
+    old = standing.select(*renamed, F.lit(True).alias(_HAS_OLD))
     same_key = [new[quoted(name)] == old[quoted(_OLD + name)] for name in schema.key]
-    # Spark judges a file by its size on disk, and would send large rows that repeat to every task.
+    # Without the hint Spark judges by sizes on disk, and would broadcast large rows that compress well.
     return new.join(old.hint("merge"), reduce(lambda one, other: one & other, same_key), how)
 
 
-def _records(schema: TableSchema, joined: DataFrame) -> DataFrame:
+def _change_records(schema: TableSchema, joined: DataFrame) -> DataFrame:
     new = [F.col(quoted(name)) for name in schema.names]
     old = [F.col(quoted(_OLD + name)).alias(name) for name in schema.names]
-    comes, stands = F.col(_COMES).isNotNull(), F.col(_STANDS).isNotNull()
+    has_new, has_old = F.col(_HAS_NEW).isNotNull(), F.col(_HAS_OLD).isNotNull()
     changes = (
-        F.when(comes & ~stands, F.array(F.struct(_op(Op.APPEND), *new)))
-        .when(~comes, F.array(F.struct(_op(Op.RETRACT), *old)))
+        F.when(has_new & ~has_old, F.array(F.struct(_op(Op.APPEND), *new)))
+        .when(~has_new, F.array(F.struct(_op(Op.RETRACT), *old)))
         .when(
             _differs(schema),
             F.array(F.struct(_op(Op.CORRECT_FROM), *old), F.struct(_op(Op.CORRECT_TO), *new)),

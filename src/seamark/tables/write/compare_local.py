@@ -1,7 +1,7 @@
 """What a small write changes, found on the driver: the same records as `compare` finds in Spark, without its jobs.
 
-A write of a thousand rows would spend nearly all of its time in the half dozen jobs of a distributed comparison. Here
-one job fetches what is known of its keys, and Arrow does the rest.
+A distributed comparison has half a dozen jobs, which would take nearly all the time of a write of a thousand rows. Here
+one job at most fetches the rows with its keys, and Arrow compares.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from seamark.tables.write.slices import OP
 
 @dataclass(frozen=True, slots=True)
 class StandingRows:
-    """The rows that stand, and where each key is among them."""
+    """The current rows, and the index of the row of each key."""
 
     rows: pa.Table
     places: dict[Key, int]
 
     @staticmethod
-    def of(schema: TableSchema, versions: pa.Table) -> StandingRows:
-        """The last word on each key, from versions (`offset`, `op`, columns) in any order; retracted rows are gone."""
-        # In the table's types before keys are made: Python compares moments of one zone by what its clocks show, and
-        # there is an hour that they show twice.
+    def from_versions(schema: TableSchema, versions: pa.Table) -> StandingRows:
+        """From all versions (`offset`, `op`, columns) in any order: the newest of each key, unless it is retracted."""
+        # Cast before keys are made: Python compares times of one zone by the wall clock, which shows one hour a year
+        # twice.
         rows = versions.select(list(schema.names)).cast(schema.arrow)
         newest: dict[Key, tuple[int, int, int]] = {}
         offsets, ops = versions.column("offset").to_pylist(), versions.column(OP).to_pylist()
@@ -43,14 +43,14 @@ class StandingRows:
         )
 
     @staticmethod
-    def of_rows(schema: TableSchema, rows: pa.Table) -> StandingRows:
-        """The same from the rows that stand, with or without hidden columns."""
+    def from_rows(schema: TableSchema, rows: pa.Table) -> StandingRows:
+        """From the current rows themselves, with or without hidden columns."""
         own = rows.select(list(schema.names)).cast(schema.arrow)
         return StandingRows(own, {key: place for place, key in enumerate(_keys(schema, own))})
 
 
 def upserted(schema: TableSchema, rows: pa.Table, standing: StandingRows) -> pa.Table:
-    """New rows appended, rows that differ corrected."""
+    """Records that append new rows and correct those that differ."""
     places = [standing.places.get(key) for key in _keys(schema, rows)]
     added = [number for number, place in enumerate(places) if place is None]
     known = [(number, place) for number, place in enumerate(places) if place is not None]
@@ -66,7 +66,7 @@ def upserted(schema: TableSchema, rows: pa.Table, standing: StandingRows) -> pa.
 
 
 def replaced(schema: TableSchema, rows: pa.Table, standing: StandingRows) -> pa.Table:
-    """The same, and rows that are not among the new ones retracted."""
+    """The same, and records that retract the standing rows that are not among the new ones."""
     coming = set(_keys(schema, rows))
     gone = [place for key, place in standing.places.items() if key not in coming]
     return pa.concat_tables(
@@ -75,7 +75,7 @@ def replaced(schema: TableSchema, rows: pa.Table, standing: StandingRows) -> pa.
 
 
 def retracted(schema: TableSchema, standing: StandingRows) -> pa.Table:
-    """All standing rows as retracted ones."""
+    """Records that retract all standing rows."""
     return _records(schema, (Op.RETRACT, standing.rows))
 
 

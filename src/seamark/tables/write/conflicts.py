@@ -1,4 +1,4 @@
-"""Trying a commit again when somebody else was first, until it is made."""
+"""The one retry loop for commits: plan again when another writer was first, and reserve the tables if that repeats."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ T = TypeVar("T")
 
 log = logging.getLogger("seamark.commit")
 
-# After this many conflicts a writer reserves its tables, so that a slow one is not outrun for ever by quick ones.
+# After this many conflicts a writer reserves its tables: otherwise fast writers could starve a slow one.
 CONFLICTS_BEFORE_RESERVING = 2
-# After this many it ends: a reserved table has none, unless leases run out or staged files are taken away all the time.
+# After this many it gives up: a reserved table has no conflicts, unless leases expire or `gc` keeps removing its files.
 # A lease keeps a second run of a step away, so that conflicts of runs are rare.
 MOST_CONFLICTS = 5
 
 
-def until_first(
+def retry_on_conflict(
     attempt: Callable[[], T],
     conflicts: tuple[type[SeamarkError], ...],
     on_conflict: Callable[[SeamarkError, int], None],
 ) -> T:
-    """What `attempt` returns when nobody was faster; after each conflict `on_conflict` hears of it and its number."""
+    """What `attempt` returns once it meets no conflict; `on_conflict` is called with each conflict and its number."""
     for number in range(1, MOST_CONFLICTS):
         try:
             return attempt()
@@ -37,18 +37,18 @@ def until_first(
 
 
 def until_committed(context: TableContext, tables: Iterable[str], attempt: Callable[[tuple[Lease, ...]], T]) -> T:
-    """What `attempt` returns when nobody was faster; it gets the leases on its tables that it may write with.
+    """What `attempt` returns once it meets no conflict; it is called with the leases that reserve its tables, if any.
 
-    Another writer who has reserved a table is waited for, up to the store's `write_wait`.
+    Waits for another writer that has reserved a table, up to the store's `write_wait`.
     """
     with ExitStack() as stack:
         reserved = _Reserved(context, tables, stack)
         conflicts = (CommitConflict, StagedFilesGone, LeaseLost)
-        return until_first(lambda: _in_turn(reserved, attempt), conflicts, reserved.after_conflict)
+        return retry_on_conflict(lambda: _when_free(reserved, attempt), conflicts, reserved.after_conflict)
 
 
-def _in_turn(reserved: _Reserved, attempt: Callable[[tuple[Lease, ...]], T]) -> T:
-    """What `attempt` returns when no other writer has its tables reserved."""
+def _when_free(reserved: _Reserved, attempt: Callable[[tuple[Lease, ...]], T]) -> T:
+    """Call `attempt` once no other writer has its tables reserved."""
     while True:
         reserved.wait_for_others()
         try:
@@ -64,7 +64,7 @@ class _Reserved:
     def __init__(self, context: TableContext, tables: Iterable[str], stack: ExitStack) -> None:
         self._leases = context.control.leases
         self._wait = context.write_wait
-        # In one order for everybody, so that two writers never wait for each other.
+        # Every writer reserves in this order, so that two never deadlock.
         self._tables = sorted(tables)
         self._stack = stack
         self.leases: tuple[Lease, ...] = ()

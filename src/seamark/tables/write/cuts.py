@@ -1,6 +1,6 @@
 """Where a change is cut into slices: by records and by bytes of values, and never between two records of one key.
 
-The cuts follow from the sorted records alone. So they are the same whether the records lie in one table on the driver
+The cuts follow from the sorted records alone. So they are the same whether the records are in one table on the driver
 or in many runs on the executors, however the input was partitioned.
 """
 

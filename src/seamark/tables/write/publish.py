@@ -44,15 +44,14 @@ from seamark.ledger.objects import ChainFiles
 from seamark.tables.context import TableContext
 from seamark.tables.schema.table_schema import TableSchema
 from seamark.tables.write.slices import OpCounts, SliceInfo
-from seamark.tables.write.writing import Writing as Writing
-from seamark.tables.write.writing import writing as writing
+from seamark.tables.write.writing import Writing
 
 log = logging.getLogger("seamark.commit")
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A table as it stood when a change to it was planned: nothing before its first commit."""
+    """A table at the moment a change to it was planned; `head` and `state` are None before its first commit."""
 
     table: str
     files: ChainFiles
@@ -71,7 +70,7 @@ class Planned:
 
 
 def plan_unwritten(context: TableContext, table: str) -> Planned:
-    """A table that nobody has written to, to the caller's knowledge: if somebody has, its commit meets a conflict."""
+    """Plan for a table that has no chain yet, without asking: if it has one by now, the commit meets a conflict."""
     return Planned(table, context.files(table), None, None)
 
 
@@ -116,7 +115,7 @@ def add_data(
     watermark: datetime | None = None,
     source_state: SourceState | None = None,
 ) -> None:
-    """Add one AddData a slice, or one without data if there is none; watermark and source state never get lost."""
+    """Add one AddData per slice, or one without data; watermark and source state are carried on if none is given."""
     for piece in slices or (None,):
         state = _state_of(draft)
         draft.add(
@@ -169,16 +168,16 @@ def publish(
     leases: tuple[Lease, ...] = (),
     progress: Progress | None = None,
 ) -> None:
-    """Make drafted blocks true, all of them or none, with the chains that the run begins, and mirror the heads.
+    """Commit drafted blocks, all or none, together with the run's new chains, and mirror the heads.
 
-    `counts` is what the log shows per table.
+    `counts` is what the log line of each table shows.
     """
     progress, counts = progress or Progress(), counts or {}
-    together = [*run.begins, *drafts]
-    begun = {head.dataset_id: head.head_hash for head in begun_heads(run).values()}
+    together = [*run.new_chains, *drafts]
+    new_heads = {head.dataset_id: head.head_hash for head in new_chain_heads(run).values()}
     for planned, draft in together:
         run.put_blocks(planned.files, draft.blocks)
-        run.check(planned.table, planned.files, draft.blocks, begun)
+        run.check(planned.table, planned.files, draft.blocks, new_heads)
     faults.reached("blocks-staged")
     appends = tuple(table_append(planned, draft) for planned, draft in together)
     context.control.commit(
@@ -194,8 +193,8 @@ def publish(
             outputs=progress.outputs,
         )
     )
-    run.registered.clear()  # they are part of chains now; a further commit of this run has registrations of its own
-    run.begins.clear()
+    run.registered.clear()  # part of chains now; the run's next commit registers its own
+    run.new_chains.clear()
     faults.reached("committed")
     for planned, _ in together:
         _mirror_if_possible(context, planned)
@@ -205,7 +204,7 @@ def publish(
 
 
 def _mirror_if_possible(context: TableContext, planned: Planned) -> None:
-    """Mirror the head. The commit stands whether or not this works: trouble here must not look like a failed write."""
+    """Mirror the head. The commit is made already, so an error here must not look like a failed write."""
     try:
         mirror_head(context, planned.files, planned.table)
     except (SeamarkError, OSError) as error:
@@ -215,7 +214,7 @@ def _mirror_if_possible(context: TableContext, planned: Planned) -> None:
 def _log_commit(
     record: RunRecord, append: TableAppend, counts: OpCounts, progress: Progress, *, names_failures: bool
 ) -> None:
-    """One line per table. The keys that failed belong to the commit: its first line names them."""
+    """Log one line per table. Failed keys belong to the whole commit, so only its first line names them."""
     head = append.new_head
     positions = {position.input_table: position.record_offset for position in progress.positions}
     failures = [{"key": json.loads(failed.key), "error": failed.error} for failed in progress.failed]
@@ -260,9 +259,9 @@ def table_append(planned: Planned, draft: ChainDraft) -> TableAppend:
     )
 
 
-def begun_heads(run: Writing) -> dict[str, TableHead]:
-    """The heads that the chains will have which a run begins with its next commit."""
-    return {planned.table: _new_head(planned, draft) for planned, draft in run.begins}
+def new_chain_heads(run: Writing) -> dict[str, TableHead]:
+    """The heads of the chains that the run's next commit will begin, by table."""
+    return {planned.table: _new_head(planned, draft) for planned, draft in run.new_chains}
 
 
 def _new_head(planned: Planned, draft: ChainDraft) -> TableHead:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 OP = "op"
 _BUFFER = 1 << 20
-# Whoever reads a slice holds a group of its rows at a time, or as many of them as Spark's reader takes: that one holds
-# each value several times, as it lies in the file's page, in a vector that doubles as it grows, and marked as no NULL.
+# A reader holds one row group at a time, or READ_AT_ONCE of it in Spark. Spark's reader holds several copies of each
+# value: in the unpacked page, in a vector that doubles as it grows, and in its NULL mask.
 ROW_GROUP = SizeLimit(rows=128 * 1024, values=64 << 20)
 READ_AT_ONCE = SizeLimit(rows=4_096, values=16 << 20)
 _ONE_ARRAY = 1 << 30  # half of what an array of texts can hold
@@ -35,7 +35,7 @@ _ONE_ARRAY = 1 << 30  # half of what an array of texts can hold
 
 @dataclass(frozen=True, slots=True)
 class SliceInfo:
-    """A slice that was written: its hashes, its interval, and what a commit needs to know of it."""
+    """A written slice: its hashes, its offsets, and what else a block says of it."""
 
     logical_hash: str
     physical_hash: str
@@ -76,13 +76,13 @@ def record_order(schema: TableSchema) -> tuple[str, ...]:
 
 
 def sort_records(columns: Sequence[str], records: pa.Table) -> pa.Table:
-    """Records sorted by these columns; as they are, if there are none."""
+    """Records sorted by these columns; unchanged if there are none."""
     places = sorted_places(columns, records)
     return records if places is None else take_records(records, places)
 
 
 def sorted_places(columns: Sequence[str], records: pa.Table) -> pa.Array | None:
-    """Where the records stand now that come first, second, … in the order of these columns; None if they stay."""
+    """The index of the record that sorts first by these columns, second, …; None if there is nothing to sort."""
     if not columns or records.num_rows < 2:
         return None
     looked_at = in_one_piece(records.select(list(columns)))
@@ -90,7 +90,7 @@ def sorted_places(columns: Sequence[str], records: pa.Table) -> pa.Array | None:
 
 
 def in_one_piece(records: pa.Table) -> pa.Table:
-    """The records with one array a column, if that has room for them: picking from it is several times faster."""
+    """The records with one array per column, if they fit into one: picking from it is several times faster."""
     return records.combine_chunks() if records.nbytes < _ONE_ARRAY else records
 
 
@@ -98,7 +98,7 @@ def take_records(records: pa.Table, places: pa.Array) -> pa.Table:
     """The records at these places, in this order, however many bytes they have in all."""
     if records.nbytes < _ONE_ARRAY:
         return in_one_piece(records).take(places)
-    # A column of texts ends at 2 GiB, and Arrow puts the pieces of a column together before it picks from them.
+    # An array of texts holds 2 GiB at most, and Arrow joins the pieces of a column into one before it picks from them.
     values = bytes_of_rows(records)[places.to_numpy()]
     most = SizeLimit(rows=NO_LIMIT, values=_ONE_ARRAY // 4)
     picked = []
@@ -122,7 +122,7 @@ def _take_some(records: pa.Table, places: pa.Array) -> pa.Table:
 
 
 def doubled_among(schema: TableSchema, records: pa.Table) -> dict[str, object] | None:
-    """A key that records, in any order, hold twice other than as the two images of a correction, or None."""
+    """A key that is in unsorted records twice, other than as the two images of a correction; None if there is none."""
     order = record_order(schema)
     return doubled_key(schema, sort_records(order, records.select(list(order)))) if order else None
 
@@ -181,7 +181,7 @@ def write_slice(
 
 
 def row_groups(rows: pa.Table | pa.RecordBatch) -> Iterator[pa.Table]:
-    """The rows in pieces that may each be one row group of a Parquet file."""
+    """The rows in pieces, each small enough to be one row group of a Parquet file."""
     whole = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
     values = bytes_of_rows(whole)
     for begin, end in _pieces(values, ROW_GROUP):
@@ -217,7 +217,7 @@ def _slice_table(schema: TableSchema, records: pa.Table, first_offset: int, syst
 
 
 def _event_times(schema: TableSchema, records: pa.Table, otherwise: pa.Scalar) -> pa.ChunkedArray:
-    """The column that holds the event time, cut to milliseconds; a row without one happened when it was written."""
+    """The event times in milliseconds; a row without one gets the time of the commit."""
     values = records.column(schema.event_time)
     if pa.types.is_timestamp(values.type):
         values = pc.floor_temporal(values, unit="millisecond").cast(pa.timestamp("ms", tz=values.type.tz))
@@ -227,6 +227,6 @@ def _event_times(schema: TableSchema, records: pa.Table, otherwise: pa.Scalar) -
 def _newest(schema: TableSchema, table: pa.Table) -> datetime | None:
     if schema.event_time is None:
         return None
-    # A row whose own time is not known says nothing about how far the others have come.
+    # Only real event times count: the commit time of a row without one would push the watermark ahead of the data.
     known = table.column("event_time").filter(table.column(schema.event_time).is_valid())
     return from_millis(pc.max(known).cast(pa.int64()).as_py()) if len(known) else None

@@ -23,7 +23,7 @@ from seamark.tables.schema.table_schema import TableSchema
 from seamark.tables.write.cuts import CutPlan, cut_in_order, cut_sorted
 from seamark.tables.write.slices import OP, OpCounts
 
-# Beside the records of a run: the bytes of values up to and with each. No column of a table has a space in its name.
+# In a run, the bytes of values up to and including each record. No column of a table has a space in its name.
 _VALUES_UPTO = "values upto"
 
 
@@ -56,7 +56,7 @@ def write_run(batches: Iterator[pa.RecordBatch], folder: str, schema: TableSchem
     for batch in batches:
         if batch.num_rows == 0:
             continue
-        batch = _in_the_tables_types(batch, schema)
+        batch = _in_table_types(batch, schema)
         upto = values + np.cumsum(bytes_of_rows(batch.select(list(schema.names))))
         batch, values = batch.append_column(_VALUES_UPTO, pa.array(upto)), int(upto[-1])
         if writer is None:
@@ -73,8 +73,8 @@ def write_run(batches: Iterator[pa.RecordBatch], folder: str, schema: TableSchem
     return Run(str(path), order, rows, values, counts, nulls)
 
 
-def _in_the_tables_types(batch: pa.RecordBatch, schema: TableSchema) -> pa.RecordBatch:
-    """The batch with the table's types: keys that are moments must be told in UTC, not as a session's clocks show."""
+def _in_table_types(batch: pa.RecordBatch, schema: TableSchema) -> pa.RecordBatch:
+    """The batch with the table's types: timestamps in keys must be UTC, not in the session's zone."""
     wanted = {column.name: column.type for column in schema.columns}
     if all(field.type == wanted.get(field.name, field.type) for field in batch.schema):
         return batch
@@ -84,7 +84,7 @@ def _in_the_tables_types(batch: pa.RecordBatch, schema: TableSchema) -> pa.Recor
 
 
 class RunReader:
-    """A run, opened for looking at single records and for reading stretches."""
+    """An opened run, which gives the keys of single records and reads stretches."""
 
     def __init__(self, path: str, key: Sequence[str]) -> None:
         self._file = pa.ipc.open_file(pa.memory_map(path))

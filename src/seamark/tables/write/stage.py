@@ -49,7 +49,7 @@ _SLICE_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class StagedChange:
-    """The slices of a change, in order, how many records of each kind they hold, and the time that they were given."""
+    """The slices of a change, in order, how many records of each kind they hold, and their commit time."""
 
     slices: tuple[SliceInfo, ...]
     counts: OpCounts
@@ -57,13 +57,12 @@ class StagedChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """Where a change goes: the table, the folder its slices are staged in, its first offset, and how to tell its time.
+class SliceTarget:
+    """Where a change goes: the table, the folder its slices are staged in, its first offset, and its commit time.
 
-    The time is asked for as late as can be, when the records have been computed: it is the commit's, not the start's.
+    `commit_time` is called as late as possible, after the records are computed, not when the run starts.
     Records of a keyed table are in the order of its key. For an append-only one `order` names the columns to sort by,
-    which together tell every record from every other; they need not be the table's. Without it records stay as they
-    come.
+    which must be unique together, and need not be the table's. Without it records keep their order.
     """
 
     table: str
@@ -80,14 +79,14 @@ class Target:
         return record_order(self.schema) or self.order
 
 
-def stage_local(target: Target, records: pa.Table) -> StagedChange:
+def stage_local(target: SliceTarget, records: pa.Table) -> StagedChange:
     """Stage records that are in memory."""
     records = in_one_piece(records)
     places = sorted_places(target.sorted_by, records)
     if places is not None:
         keys = take_records(records.select(list(target.sorted_by)), places)
         refuse_doubled_key(target.table, doubled_key(target.schema, keys))
-    # The bytes are counted first and the records picked slice by slice: all of them sorted would be a second copy.
+    # Records are picked slice by slice, after counting bytes: sorting all of them at once would be a second copy.
     ops, values = records.column(OP).to_numpy(), bytes_of_rows(records.select(list(target.schema.names)))
     if places is not None:
         ops, values = ops[places.to_numpy()], values[places.to_numpy()]
@@ -99,7 +98,7 @@ def stage_local(target: Target, records: pa.Table) -> StagedChange:
     return StagedChange(tuple(slices), OpCounts.of(records.column(OP)), moment)
 
 
-def stage_frame(context: TableContext, target: Target, records: DataFrame) -> StagedChange:
+def stage_frame(context: TableContext, target: SliceTarget, records: DataFrame) -> StagedChange:
     """Stage records that Spark computes, once."""
     runs = _write_runs(target, records)
     _refuse_nulls(target, runs)
@@ -113,15 +112,15 @@ def stage_frame(context: TableContext, target: Target, records: DataFrame) -> St
     return StagedChange(tuple(_write_slices(context, target, pieces, moment)), counts, moment)
 
 
-def stage_nothing(target: Target) -> StagedChange:
+def stage_nothing(target: SliceTarget) -> StagedChange:
     """A change without records."""
     return StagedChange((), OpCounts(), target.commit_time())
 
 
-def _write_runs(target: Target, records: DataFrame) -> list[Run]:
+def _write_runs(target: SliceTarget, records: DataFrame) -> list[Run]:
     """Let every task write what it computed as a sorted run."""
     schema, folder = target.schema, str(target.folder / "runs")
-    # Made here and not by the tasks: one that goes on after its job has failed must not bring the folder back.
+    # Created here, not by the tasks: a task that outlives its failed job must not create the removed folder again.
     Path(folder).mkdir(parents=True, exist_ok=True)
     if target.sorted_by:
         records = records.sortWithinPartitions(*[quoted(name) for name in target.sorted_by])
@@ -132,7 +131,7 @@ def _write_runs(target: Target, records: DataFrame) -> list[Run]:
         from pyspark import TaskContext
 
         task = TaskContext.get()
-        with own_trouble.told():
+        with own_trouble.marking():
             run = write_run(batches, folder, schema, task.partitionId() if task else 0)
         if run is not None:
             ops = run.counts
@@ -147,14 +146,14 @@ def _write_runs(target: Target, records: DataFrame) -> list[Run]:
     return sorted(runs, key=lambda run: run.order)
 
 
-def _refuse_nulls(target: Target, runs: Sequence[Run]) -> None:
+def _refuse_nulls(target: SliceTarget, runs: Sequence[Run]) -> None:
     refuse_nulls(target.table, {name: sum(run.nulls[name] for run in runs) for name in target.schema.required})
 
 
 def _write_slices(
-    context: TableContext, target: Target, pieces: list[list[Stretch]], moment: datetime
+    context: TableContext, target: SliceTarget, pieces: list[list[Stretch]], moment: datetime
 ) -> list[SliceInfo]:
-    """Let one task a slice merge its stretches of the runs and write them."""
+    """Write the slices in Spark, one task per slice, each merged from its stretches of the runs."""
     schema, folder, sorted_by = target.schema, target.folder, target.sorted_by
     starts = [target.first_offset]
     for piece in pieces:
@@ -165,7 +164,7 @@ def _write_slices(
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for place in batch.column(0).to_pylist():
-                with own_trouble.told():
+                with own_trouble.marking():
                     done = _write_one(schema, sorted_by, folder, pieces[place], starts[place], moment, place)
                 yield done
 
@@ -215,12 +214,12 @@ def _one_row(columns: str, values: list[object]) -> pa.RecordBatch:
 
 
 def refuse_doubled_key(table: str, key: object) -> None:
-    """Refuse a change in which a key stands twice."""
+    """Raise `DuplicateKey` for the key that a change has twice, if there is one."""
     if key is not None:
         raise DuplicateKey(
             f"table '{table}': the key {_shown(key)} is in the frame more than once.",
             outcome=NOTHING_WRITTEN,
-            hint="keep one row a key, for instance with dropDuplicates or a window function.",
+            hint="keep one row per key, for instance with dropDuplicates or a window function.",
         )
 
 

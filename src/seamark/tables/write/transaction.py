@@ -1,4 +1,4 @@
-"""One transaction: what a commit will hold is collected table by table, and becomes true all together or not at all."""
+"""One transaction: collects what a commit will hold, table by table, and commits all of it or nothing."""
 
 from __future__ import annotations
 
@@ -14,17 +14,10 @@ from seamark.tables.context import TableContext
 from seamark.tables.read.source import TableSource
 from seamark.tables.schema.table_schema import refuse_old_schema
 from seamark.tables.write.change import Change, stage_change
-from seamark.tables.write.publish import (
-    Planned,
-    Progress,
-    Writing,
-    begin_chain,
-    declare_schema,
-    plan_table,
-    publish,
-)
+from seamark.tables.write.publish import Planned, Progress, begin_chain, declare_schema, plan_table, publish
 from seamark.tables.write.slices import OpCounts
-from seamark.tables.write.stage import StagedChange, Target
+from seamark.tables.write.stage import SliceTarget, StagedChange
+from seamark.tables.write.writing import Writing
 
 Added = Mapping[str, tuple[int | None, int | None]]
 """The records that a commit added to each table that it wrote, as (after, upto]."""
@@ -34,7 +27,7 @@ class Transaction:
     """What one commit of a run will hold. Every lease must still be ours when it commits.
 
     Its tables are planned first, then changes are staged, then blocks are drafted, then all is committed. A conflict
-    ends it: whoever tries again begins another one, planned on the new heads.
+    ends it: a retry begins another transaction, planned on the new heads.
     """
 
     def __init__(self, context: TableContext, run: Writing, *, leases: Sequence[Lease] = ()) -> None:
@@ -45,7 +38,7 @@ class Transaction:
         self._system_time: datetime | None = None
 
     def table(self, source: TableSource, planned: Planned | None = None) -> TablePart:
-        """A table that takes part, planned on its head of now, or on what the caller has planned already."""
+        """Add a table, planned on its current head or as the caller planned it."""
         assert self._system_time is None, "the time of a commit is after the heads of all its tables"
         assert source.name not in [part.source.name for part in self._parts], f"'{source.name}' takes part already"
         part = TablePart(self, source, planned or plan_table(self.context, source.name))
@@ -55,8 +48,7 @@ class Transaction:
     def system_time(self) -> datetime:
         """The time of the commit, the same for all its tables.
 
-        It is asked for as late as possible, when the first records have been computed: it is the commit's, not the
-        start's.
+        The first call fixes it, after the first records are computed: it is the commit's time, not the start's.
         """
         if self._system_time is None:
             heads = [part.planned.head for part in self._parts]
@@ -73,9 +65,9 @@ class Transaction:
     def commit(
         self, record: RunRecord, *, counts: Mapping[str, OpCounts] | None = None, progress: Progress | None = None
     ) -> Added:
-        """Make it all true, or nothing of it; gives what was added.
+        """Commit everything or nothing, and return what was added.
 
-        `counts` is what the log shows per table, if not what was staged for it. Raises what `Control.commit` raises.
+        `counts` is what the log shows per table, by default what was staged. Raises what `Control.commit` raises.
         """
         staged = {part.planned.table: part.staged.counts for part in self._parts if part.staged is not None}
         if staged:
@@ -101,8 +93,8 @@ class TablePart:
         refuse_old_schema(self.source.name, state.schema if state else None, self.source.schema)
 
     def stage(self, change: Change) -> StagedChange:
-        """Stage a change: its slices are computed and lie in the run's folder."""
-        target = Target(
+        """Compute the slices of a change and write them to the run's folder."""
+        target = SliceTarget(
             table=self.source.name,
             schema=self.source.schema,
             folder=self._transaction.run.folder_of(self.source.name),
@@ -114,10 +106,10 @@ class TablePart:
         return self.staged
 
     def draft(self, kind: DatasetKind, transform: SetTransform | None = None) -> ChainDraft:
-        """The table's new blocks, to which data events can be added: so far those that must come before data.
+        """The table's new blocks up to its data: the caller adds the data events.
 
-        These are the Seed if it has no chain yet, the definition if one is given, and the schema if it is new. The
-        staged slices are among the table's objects from here on.
+        These are the Seed if it has no chain yet, the definition if one is given, and the schema if it is new. Staged
+        slices are moved into the table's folder here.
         """
         if self.staged is not None:
             self._transaction.run.adopt_slices(self.planned.files, self.staged.slices)

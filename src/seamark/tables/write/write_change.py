@@ -1,4 +1,4 @@
-"""Writing tables: plan on the heads, find out what changes, stage it, commit it; and again if somebody was faster."""
+"""Writing tables: plan on the heads, find what changes, stage it, commit it; again if another writer was first."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from seamark.tables.read.source import TableSource
 from seamark.tables.schema.growth import commit_growth, grow_part
 from seamark.tables.write.change import Change
 from seamark.tables.write.conflicts import until_committed
-from seamark.tables.write.publish import Planned, add_data, writing
+from seamark.tables.write.publish import Planned, add_data
 from seamark.tables.write.stage import StagedChange
 from seamark.tables.write.transaction import TablePart, Transaction
+from seamark.tables.write.writing import writing
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """What may move besides the records."""
+    """What a write may advance besides adding records."""
 
     watermark: datetime | None = None
     source_state: SourceState | None = None
@@ -47,7 +48,7 @@ NOTHING_ELSE = Advance()
 
 @dataclass(frozen=True, slots=True)
 class TableWrite:
-    """A write of one table: how its change is found from where the table stands, and what moves besides."""
+    """A write of one table: how its change is computed from the current head, and what it advances."""
 
     source: TableSource
     make_change: Callable[[Planned], Change]
@@ -59,7 +60,7 @@ def write_change(
 ) -> Commit | None:
     """Commit the change that `make_change` finds, or None if nothing differs.
 
-    It is asked again, on the new head, whenever somebody else commits first.
+    `make_change` is called again, on the new head, whenever another writer commits first.
     """
     write = TableWrite(source, make_change, advance)
     return write_changes(source.context, source.name, mode, [write]).get(source.name)
@@ -70,8 +71,8 @@ def write_changes(
 ) -> dict[str, Commit]:
     """Commit changes of several tables at once, with one time: all of them or none, and only while `leases` are held.
 
-    Gives what was done to each table in which something differs. `name` is whose run it is, for the record of runs. All
-    changes are asked for again, on the new heads, whenever somebody else commits first to one of the tables.
+    Returns a `Commit` for each table in which something differs. `name` goes into the record of runs. All changes are
+    computed again, on the new heads, whenever another writer commits first to one of the tables.
     """
 
     def attempt(reserved: tuple[Lease, ...]) -> dict[str, Commit]:

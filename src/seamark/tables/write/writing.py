@@ -1,4 +1,4 @@
-"""A run that writes: where it stages files, which are registered, and what becomes of it if they are taken away."""
+"""A run that writes: its staging folder, its registered objects, and its error if `gc` removed them meanwhile."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ class Writing:
         self.run_id = run_id
         self.folder = folder or context.staging_folder(run_id)
         self.registered: list[str] = []
-        self.begins: list[tuple[Planned, ChainDraft]] = []  # chains without records that begin with the next commit
+        self.new_chains: list[tuple[Planned, ChainDraft]] = []  # without records; the next commit begins them
 
     def folder_of(self, table: str) -> Path:
         """Where the slices of one table are staged: those of two may be equal, and each needs its own."""
         return self.folder / "slices" / table
 
     def adopt_slices(self, files: ChainFiles, slices: Sequence[SliceInfo]) -> None:
-        """Register slices that lie in the run's folder, then move them into the table's.
+        """Register slices in the run's folder, then move them into the table's folder.
 
-        In this order, so that no file is ever among the table's objects without being registered or committed.
+        In this order, so that every file in the table's folder is registered or committed: `gc` removes any other.
         """
         names = list(dict.fromkeys(piece.physical_hash for piece in slices))
         self._register(files.folder, "data", names)
@@ -54,7 +54,7 @@ class Writing:
             sync_folder(files.data.folder)
 
     def put_checkpoint(self, files: ChainFiles, data: bytes) -> Checkpoint:
-        """Register a checkpoint, then write it; gives it as a block names it."""
+        """Register a checkpoint, write it, and return the reference that a block holds."""
         name = multihash(data)
         self._register(files.folder, "checkpoints", [name])
         files.checkpoints.put(data)
@@ -67,20 +67,20 @@ class Writing:
             files.blocks.put(block.data)
 
     def blame_collection(self, error: Exception) -> None:
-        """Raise `StagedFilesGone` if an error may come from somebody having taken this run for dead, files and all."""
+        """Raise `StagedFilesGone` if `gc` took this run for dead and the error may come from its missing files."""
         may_be_files = isinstance(error, ComputeFailed | ObjectMissing) or not isinstance(error, SeamarkError)
-        if may_be_files and not self._context.control.staging.stands(self.run_id):
+        if may_be_files and not self._context.control.staging.is_registered(self.run_id):
             raise self._gone("it is no longer registered") from error
 
-    def begin_anew(self) -> None:
-        """Go on after that: all that the next commit needs is staged and registered again."""
-        self._context.control.staging.begin_anew(self.run_id)
+    def revive(self) -> None:
+        """Continue after `StagedFilesGone`: everything for the next commit must be staged and registered again."""
+        self._context.control.staging.revive(self.run_id)
         self.registered.clear()
 
-    def check(self, table: str, files: ChainFiles, blocks: list[DraftBlock], begun: Mapping[str, str]) -> None:
+    def check(self, table: str, files: ChainFiles, blocks: list[DraftBlock], new_heads: Mapping[str, str]) -> None:
         """Refuse blocks that may not be committed; `StagedFilesGone` if a file that this run has staged is missing."""
         try:
-            check_blocks(table, files, blocks, self._context.control.index, begun)
+            check_blocks(table, files, blocks, self._context.control.index, new_heads)
         except ObjectMissing as error:
             folder = "checkpoints" if error.kind == "checkpoint" else error.kind
             if f"{files.folder.name}/{folder}/{error.name}" not in self.registered:
@@ -102,11 +102,10 @@ class Writing:
 
 @contextmanager
 def writing(context: TableContext) -> Iterator[Writing]:
-    """A run that writes: it is known to live while the block runs, and leaves nothing staged behind.
+    """A run that writes: registered as live while the block runs, and removes its staging folder at the end.
 
-    What fails after somebody took the run for dead fails as `StagedFilesGone`: it may well be for want of its files.
-    Beside a control database that may only be read it has a folder elsewhere: what is computed there can be compared,
-    and never committed.
+    After `gc` took the run for dead, errors become `StagedFilesGone`: missing files may have caused them. With a
+    read-only control database the run stages in a temporary folder: its results can be compared, never committed.
     """
     if context.control.database.is_read_only:
         with tempfile.TemporaryDirectory(prefix="seamark-") as elsewhere:

@@ -17,7 +17,7 @@ from seamark.errors import BadOutput, BadValue, DuplicateKey, FrameMismatch, Nul
 from seamark.spark.causes import SPARK_ERRORS, mark, raised_text
 from seamark.spark.frames import arrow_rows
 from seamark.steps.rows.fetch import OFFSET
-from seamark.steps.rows.scope import AllKeys, KeyRange, KeyValues, Scope, filter_rows, held_rows, outside
+from seamark.steps.rows.scope import AllKeys, KeyRange, KeyValues, Scope, filter_rows, held_rows, rows_outside
 from seamark.steps.running.blame import KeyTrouble, blamed
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
@@ -30,7 +30,7 @@ from seamark.tables.schema.convert import IN_UTC
 from seamark.tables.write.change import appended_rows
 from seamark.tables.write.slices import doubled_among
 from seamark.transforms.compute.gather import Gathered
-from seamark.transforms.compute.required import result_of_met
+from seamark.transforms.compute.required import matched_result
 from seamark.transforms.compute.returned import describe_returned, frames_returned
 from seamark.transforms.declare.shape import Shape
 
@@ -39,7 +39,7 @@ FOREIGN_KEY = mark("foreign key")
 
 @dataclass
 class Results:
-    """What a scope's computation gave: the rows of each output, and the keys that failed with their errors."""
+    """The results for a scope: the rows of each output, and the keys that failed with their errors."""
 
     outputs: list[list[CheckedFrame]]
     failed: list[tuple[pa.Table, str]] = field(default_factory=list)
@@ -83,22 +83,22 @@ def call_uncomputed(shape: Shape, function: Callable[..., Any], gathered: Gather
         raise blamed(error) from error
     pairs = zip(shape.outputs, as_outputs(shape, answer), strict=True)
     checked = [(output, check_output(shape, output, frame)) for output, frame in pairs]
-    return [result_of_met(shape, gathered.frames, output, frame) for output, frame in checked]
+    return [matched_result(shape, gathered.frames, output, frame) for output, frame in checked]
 
 
 def to_spark(source: TableSource, rows: CheckedFrame) -> DataFrame:
-    """Rows as the function is given them: the table's columns and nothing else."""
+    """Rows as the function gets them: the table's columns and nothing else."""
     return rows.drop(OFFSET).to_spark(source.context.session, source.schema.spark())
 
 
 def as_outputs(shape: Shape, answer: Any) -> list[Any]:
-    """What the function returned as one frame an output."""
+    """What the function returned as one frame per output."""
     given = frames_returned(answer, len(shape.outputs))
     if given is None:
         raise BadOutput(
             f"step '{shape.step}' has {len(shape.outputs)} output(s) ({', '.join(o.name for o in shape.outputs)}), and "
             f"its function returned {describe_returned(answer)}. Nothing of this batch was written.",
-            hint="return one frame an output, in the order of outputs=[…].",
+            hint="return one frame per output, in the order of outputs=[…].",
         )
     return given
 
@@ -107,7 +107,7 @@ def check_output(shape: Shape, output: TableSource, frame: Any) -> CheckedFrame:
     """The frame with the output's columns, or `BadOutput`."""
     try:
         return check_returned_frame(output.name, output.schema, frame, with_nulls=not shape.shares_all_keys)
-    except (BadValue, OtherKinds) as error:  # the keys of this value are to blame, as they are where Spark finds it
+    except (BadValue, OtherKinds) as error:  # a key with this value is to blame, as it is where Spark finds it
         raise KeyTrouble(error) from None
     except (FrameMismatch, NullKey, TableError) as error:
         raise bad_output(shape, output, error) from None
@@ -138,7 +138,7 @@ def _computed(
 def check_rows(shape: Shape, output: TableSource, rows: pa.Table, scope: Scope) -> pa.Table:
     """Rows in memory, each of whose keys is whole, there once and of the scope; `BadOutput` otherwise."""
     if not shape.shares_all_keys:
-        for name in output.schema.key:  # a row of an outer join that found no partner has no key: it is nobody's row
+        for name in output.schema.key:  # a row of an outer join without a partner has no key, and belongs to none
             rows = rows.filter(rows.column(name).is_valid())
     nulls = {name: rows.column(name).null_count for name in output.schema.required}
     wrong = {name: count for name, count in nulls.items() if count}
@@ -159,9 +159,9 @@ def check_rows(shape: Shape, output: TableSource, rows: pa.Table, scope: Scope) 
 
 
 def refuse_unknown_keys(gathered: Gathered, output: TableSource, rows: CheckedFrame) -> None:
-    """Refuse rows for keys that no input has, where all keys are gone through: any key would be of the scope.
+    """Refuse rows for keys that no input has, when all keys are computed: there the scope itself excludes no key.
 
-    Checked where the rows are in memory; for large frames it would cost another join.
+    Checked for rows in memory only; for large frames it would cost another join.
     """
     shape, columns = gathered.shape, list(gathered.shape.keys)
     given, local = isinstance(gathered.scope, KeyValues), rows.in_memory
@@ -201,7 +201,7 @@ def check_scope(shape: Shape, output: TableSource, rows: DataFrame, scope: Scope
         return SparkFrame(rows)
     if not shape.shares_all_keys:
         return _with_whole_keys(output, rows, scope)
-    foreign = arrow_rows(outside(scope, rows, output).limit(1))
+    foreign = arrow_rows(rows_outside(scope, rows, output).limit(1))
     if foreign.num_rows:
         key = {name: foreign.column(name)[0].as_py() for name in output.schema.key}
         raise _outside_error(shape, output, key, None)
@@ -223,7 +223,7 @@ def asserted_scope(shape: Shape, output: TableSource, rows: CheckedFrame, scope:
 
 
 def _with_whole_keys(output: TableSource, rows: DataFrame, scope: Scope) -> SparkFrame:
-    """The rows of a scope; a row of an outer join that found no partner has no key: it is nobody's row."""
+    """The rows of a scope, without rows that have no key: those of an outer join without a partner."""
     whole = all_of([F.col(quoted(name)).isNotNull() for name in output.schema.key])  # NaN is a value
     return SparkFrame(scope.choice(output).of(rows.where(whole)))
 

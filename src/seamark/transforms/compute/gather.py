@@ -13,11 +13,12 @@ from seamark.steps.rows.fetch import OFFSET, read_for
 from seamark.steps.rows.scope import AllKeys, KeyRange, KeyValues, Scope, rows_within
 from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame, quoted
 from seamark.tables.ordering import comparable, distinct
+from seamark.tables.read.in_process import row_schema
 from seamark.tables.read.rows import read_images
 from seamark.tables.read.source import TableSource
 from seamark.tables.schema.table_schema import Column as TableColumn
 from seamark.tables.schema.table_schema import TableSchema
-from seamark.transforms.compute.required import needed_inputs, only_met
+from seamark.transforms.compute.required import drop_unmatched_keys, needed_inputs
 from seamark.transforms.declare.shape import Input, Shape
 from seamark.transforms.keys.select import fitting, with_keys
 
@@ -39,8 +40,8 @@ class Gathered:
 
     @property
     def holds_no_key(self) -> bool:
-        """Whether it is known that no row speaks for any key of the scope, so that there is nothing to compute."""
-        if not self.is_met or not self.shape.keys:  # the one global result is computed from nothing, too
+        """Whether it is known that no input has a row for any key of the scope, so that there is nothing to compute."""
+        if not self.is_met or not self.shape.keys:  # the single global result is computed even from no rows
             return not self.is_met
         pairs = zip(self.shape.inputs, self.frames, strict=True)
         own = [frame for source, frame in pairs if has_scope(self.shape, self.scope, source)]
@@ -65,13 +66,13 @@ class Gathered:
                 if source.is_reference:
                     frames[place] = _named_rows(frames[place], source, frames[primary])
         left = dict(enumerate(frames))
-        is_met = self.is_met and only_met(self.shape, left, needed_inputs(self.shape))
+        is_met = self.is_met and drop_unmatched_keys(self.shape, left, needed_inputs(self.shape))
         return replace(self, scope=scope, frames=tuple(left.values()), is_met=is_met)
 
 
 @dataclass(frozen=True)
 class LoadedRows:
-    """What change records already say of a table up to a pin: the last record of each key that they touch."""
+    """Rows of a table up to a pin, known from change records: the last record of each key that they touch."""
 
     records: pa.Table  # offset, op and the table's columns
 
@@ -89,8 +90,8 @@ def gather(shape: Shape, scope: Scope, read: Mapping[str, int | None], loaded: M
     for place, source in enumerate(shape.inputs):
         if not source.is_reference:
             frames[place] = _plain_rows(shape, scope, source, read, loaded.get(source.table))
-    # What no key is left of need not be looked up in references.
-    is_met = only_met(shape, frames, [source for source in shape.plain if source.required])
+    # Drop unmatched keys first: their rows need no lookup in references.
+    is_met = drop_unmatched_keys(shape, frames, [source for source in shape.plain if source.required])
     primary = shape.inputs.index(shape.primary)
     for place, source in enumerate(shape.inputs):
         if source.is_reference:
@@ -99,7 +100,7 @@ def gather(shape: Shape, scope: Scope, read: Mapping[str, int | None], loaded: M
                 session = source.source.context.session
                 frames[primary] = frames[primary].semi_join(frames[place], source.join_keys, session, null_safe=False)
     if any(source.required for source in shape.references):  # they have left out rows of the primary, and so keys
-        is_met = is_met and only_met(shape, frames, needed_inputs(shape))
+        is_met = is_met and drop_unmatched_keys(shape, frames, needed_inputs(shape))
     return Gathered(shape, scope, tuple(frames[place] for place in range(len(shape.inputs))), read, is_met)
 
 
@@ -117,26 +118,22 @@ def _plain_rows(
 
 
 def _rows_of_values(source: TableSource, values: pa.Table, upto: int | None, loaded: LoadedRows | None) -> CheckedFrame:
-    """The rows with these values. What change records say of them need not be read again."""
+    """The rows with these values. Those that are in change records already are not read again."""
     if loaded is None or set(values.column_names) != set(source.schema.key):
         return read_for(source, KeyValues(values), upto)
-    told = set(comparable(loaded.records.select(values.column_names)))
-    missing = values.filter(pa.array([key not in told for key in comparable(values)], pa.bool_()))
+    recorded = set(comparable(loaded.records.select(values.column_names)))
+    missing = values.filter(pa.array([key not in recorded for key in comparable(values)], pa.bool_()))
     wanted = set(comparable(values))
     mine = [key in wanted for key in comparable(loaded.records.select(values.column_names))]
     records = loaded.records.filter(pa.array(mine, pa.bool_()))
     live = records.filter(pc.not_equal(records.column("op"), int(Op.RETRACT))).drop_columns(["op"])
-    rows = live.rename_columns([OFFSET, *source.schema.names]).cast(_nothing(source).rows.schema)
+    rows = live.rename_columns([OFFSET, *source.schema.names]).cast(row_schema(source, source.schema.names))
     if missing.num_rows == 0 or upto is None:
         return LocalFrame(rows)
     others = read_for(source, KeyValues(missing), upto).in_memory
     if others is not None:
         return LocalFrame(pa.concat_tables([rows, others]))
     return read_for(source, KeyValues(values), upto)
-
-
-def _nothing(source: TableSource) -> LocalFrame:
-    return LocalFrame(pa.schema([pa.field(OFFSET, pa.int64()), *source.schema.arrow]).empty_table())
 
 
 def _rows_with_keys(shape: Shape, scope: Scope, read: Mapping[str, int | None]) -> SparkFrame:
@@ -167,11 +164,11 @@ def _reference_rows(
         return _home_rows(shape, scope, reference, primary, upto)
     if primary.in_memory is None:
         rows = SparkFrame(read_images(source, upto=upto).drop("event_time"))
-        # To find what so many rows name would read all of them once more: that costs more than the others do.
+        # Finding the values that so many rows name would read these rows again: the whole reference is cheaper.
         return rows if isinstance(scope, AllKeys | KeyRange) else _named_rows(rows, reference, primary)
     values = named_values(primary.in_memory, reference.join_keys, source)
     if values.num_rows == 0 or upto is None:
-        return _nothing(source)
+        return LocalFrame(row_schema(source, source.schema.names).empty_table())
     return _rows_of_values(source, values, upto, loaded)
 
 
@@ -190,7 +187,7 @@ def _home_rows(shape: Shape, scope: Scope, reference: Input, primary: CheckedFra
 
 
 def _named_rows(rows: CheckedFrame, reference: Input, by: CheckedFrame) -> CheckedFrame:
-    """Those of a reference's rows that some rows of the primary name."""
+    """The reference's rows that these rows of the primary name."""
     theirs_first = [(theirs, mine) for mine, theirs in reference.join_keys]
     return rows.semi_join(by, theirs_first, reference.source.context.session, null_safe=False)
 

@@ -37,10 +37,10 @@ def compute_isolating(
     fail_fast: bool,
     trouble: KeyTrouble | None = None,
 ) -> Results:
-    """What a function gives for a scope; the keys that it fails on are left out, each with its error.
+    """The results of a function for a scope; the keys that it fails on are left out, each with its error.
 
-    One call if nothing fails; none of the whole if `trouble` says that it was called and failed. With `fail_fast` the
-    first failing key raises `FunctionFailed`.
+    One call if nothing fails. With `trouble`, the call for the whole scope has failed already and is not repeated. With
+    `fail_fast` the first failing key raises `FunctionFailed`.
     """
     results = Results.none(gathered.shape)
     if gathered.holds_no_key:
@@ -72,7 +72,7 @@ def _global_failure(gathered: Gathered, trouble: KeyTrouble, results: Results, *
 def _in_memory_or_in_files(gathered: Gathered, context: TableContext, stack: ExitStack) -> Gathered:
     """The same rows, computed: every further call would compute them again."""
     if gathered.shape.looked_up:
-        return gathered  # a part of the scope is read for itself
+        return gathered  # a part of the scope is read on its own
     frames: list[CheckedFrame] = []
     for source, frame in zip(gathered.shape.inputs, gathered.frames, strict=True):
         schema = pa.schema([pa.field(OFFSET, pa.int64()), *source.source.schema.arrow])
@@ -144,14 +144,14 @@ class _Search:
             self.split(begin, half, found, owed + 1)
             found = self._try(half, end)
         elif end - half > 1:
-            found = trouble  # the first half is right, so the fault is in the second: no need to call to learn that
+            found = trouble  # the first half works, so a failing key is in the second: no call needed to know
         else:
             found = self._try(half, end)
         if found is not None:
             self.split(half, end, found, owed)
 
     def _blame(self, begin: int, end: int, trouble: KeyTrouble) -> None:
-        """Record keys as failed: one, or those that are not yet apart when the calls are used up."""
+        """Record keys as failed: one, or several that are not split yet when the calls are used up."""
         keys = self.keys.slice(begin, end - begin)
         if self.fail_fast:
             raise function_failed(self.gathered.shape.step, key_texts(keys)[0], trouble)

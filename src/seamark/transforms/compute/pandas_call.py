@@ -1,4 +1,4 @@
-"""Functions written for pandas: called on the executors with whole transform keys, failing keys caught right there."""
+"""Functions for pandas: called on the executors with whole transform keys, where failing keys are caught."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from seamark.tables.schema.types import spark_type
 from seamark.transforms.compute.call import Results, check_rows, check_scope, refuse_unknown_keys
 from seamark.transforms.compute.gather import Gathered, has_scope
 from seamark.transforms.compute.pandas_worker import ERROR, FATAL, NUMBER, RECORD, TAG, WholeInput, Worker
-from seamark.transforms.compute.required import result_of_met
+from seamark.transforms.compute.required import matched_result
 from seamark.transforms.declare.shape import Shape
 
 
@@ -64,13 +64,13 @@ def compute_pandas(
         may_lack_keys=not shape.shares_all_keys,
     )
     frame = _tagged(gathered, columns, keyed, context).mapInArrow(worker, _spark_schema(answer))
-    # The worker catches what the function raises. What still fails is not the function's: no key is to blame for it.
+    # The worker catches what the function raises. Any other error is not the function's: no key is to blame.
     found = stack.enter_context(computed(context, SparkFrame(frame), answer))
     wrong = held_failures(found, results, most_failed, context.session)
     _collect_failures(shape, wrong, columns, results, fail_fast=fail_fast)
     for number, output in enumerate(shape.outputs):
         rows = _output_rows(shape, output, number, found, gathered.scope)
-        rows = result_of_met(shape, gathered.frames, output, rows)
+        rows = matched_result(shape, gathered.frames, output, rows)
         refuse_unknown_keys(gathered, output, rows)
         results.outputs[number].append(rows)
     return results
@@ -82,8 +82,8 @@ def _answer_schema(shape: Shape, columns: Sequence[str]) -> pa.Schema:
         fields = [field.with_nullable(True) for field in output.schema.arrow]
         outputs.append(pa.field(f"out {number}", pa.struct(fields)))
     keys = [pa.field(name, shape.key_types[name]) for name in columns]
-    told = [pa.field(NUMBER, pa.int32()), pa.field(ERROR, pa.string()), pa.field(FATAL, pa.bool_())]
-    return pa.schema([*keys, *outputs, *told])
+    report = [pa.field(NUMBER, pa.int32()), pa.field(ERROR, pa.string()), pa.field(FATAL, pa.bool_())]
+    return pa.schema([*keys, *outputs, *report])
 
 
 def _spark_schema(schema: pa.Schema) -> StructType:
@@ -201,7 +201,7 @@ def _collect_failures(
             raise BadOutput(
                 f"step '{shape.step}', called for the keys from {key_texts(key)[0]} on, gave what its outputs cannot "
                 f"take: {text.as_py()} Nothing of this batch was written.",
-                hint="return one pandas frame an output, with the output's columns.",
+                hint="return one pandas frame per output, with the output's columns.",
             )
         if fail_fast:
             raise function_failed(shape.step, key_texts(key)[0], KeyTrouble(RuntimeError(text.as_py())))
@@ -216,8 +216,8 @@ def _output_rows(shape: Shape, output: TableSource, number: int, found: CheckedF
         rows = found.to_spark(output.context.session).where(F.col(quoted(NUMBER)) == number)
         own = rows.select(*[F.col(f"{quoted(place)}.{quoted(name)}").alias(name) for name in names])
         return check_scope(shape, output, own, scope)
-    told = local.column(NUMBER).to_pylist()
-    structs = local.filter(pa.array([n == number for n in told], pa.bool_())).column(place).combine_chunks()
+    numbers = local.column(NUMBER).to_pylist()
+    structs = local.filter(pa.array([n == number for n in numbers], pa.bool_())).column(place).combine_chunks()
     arrow = pa.schema([field.with_nullable(True) for field in output.schema.arrow])
-    rows_at_hand = pa.Table.from_arrays(structs.flatten(), names=list(names)).cast(arrow)
-    return LocalFrame(check_rows(shape, output, rows_at_hand, scope))
+    rows = pa.Table.from_arrays(structs.flatten(), names=list(names)).cast(arrow)
+    return LocalFrame(check_rows(shape, output, rows, scope))

@@ -57,11 +57,11 @@ class Worker:
     outputs: tuple[tuple[str, TableSchema], ...]
     answer: pa.Schema
     own_trouble: OwnTrouble
-    may_lack_keys: bool = False  # whether a returned row without a key is nobody's, and not a mistake
+    may_lack_keys: bool = False  # whether a returned row without a key is dropped instead of refused
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The function's rows for all keys of a task, and a line for each key that it fails on."""
-        with self.own_trouble.told():
+        with self.own_trouble.marking():
             fixed = {entry.number: entry.frame(self.inputs[entry.number]) for entry in self.whole}
         function = pickle.loads(self.function)
         for chunk in whole_keys(batches, self.columns):
@@ -80,7 +80,7 @@ class Worker:
 
         `by_value` says that what was returned for these and other keys did not fit because of some value.
         """
-        with self.own_trouble.told():
+        with self.own_trouble.marking():
             frames = self._frames(chunk, fixed)
         try:
             answer = function(*frames)

@@ -1,4 +1,4 @@
-"""Inputs without which a key is not computed: which rows of the other inputs, and of the result, are left."""
+"""Required inputs: rows of other inputs, and of the result, are dropped for keys without a row in one of them."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ Frames = dict[int, CheckedFrame]  # by the number of the input
 
 
 def needed_inputs(shape: Shape) -> list[Input]:
-    """The plain inputs that a key must have a row in; a required reference speaks for the primary's rows."""
+    """The plain inputs that a key must have a row in; a required reference makes the primary one of them."""
     by_reference = any(source.required for source in shape.references)
     return [source for source in shape.plain if source.required or (by_reference and source is shape.primary)]
 
 
-def only_met(shape: Shape, frames: Frames, needed: Sequence[Input]) -> bool:
-    """Leave out of the plain inputs the rows of keys that one of the `needed` inputs has no row for.
+def drop_unmatched_keys(shape: Shape, frames: Frames, needed: Sequence[Input]) -> bool:
+    """Drop rows of the plain inputs, in place, whose keys have no row in one of the `needed` inputs.
 
     False if one of them has no row at all, so that no key is computed.
     """
-    return all(_leave_out(shape, frames, source) for source in needed)
+    return all(_drop_unmatched(shape, frames, source) for source in needed)
 
 
-def _leave_out(shape: Shape, frames: Frames, needed: Input) -> bool:
+def _drop_unmatched(shape: Shape, frames: Frames, needed: Input) -> bool:
     rows = frames[shape.inputs.index(needed)]
     others = [place for place, other in enumerate(shape.inputs) if other is not needed and not other.is_reference]
     shared = {place: needed.part_of(shape.inputs[place].part_of(shape.keys)) for place in others}
-    # What the others share with it falls away by itself where it is empty: whether it is need not be asked of Spark.
+    # Where all others share columns with it, an empty input empties them by the join: no need to ask Spark for it.
     must_ask = not shape.keys or any(not columns for columns in shared.values())
     if rows.is_empty() if must_ask else rows.is_known_empty:
         return False
@@ -39,13 +39,13 @@ def _leave_out(shape: Shape, frames: Frames, needed: Input) -> bool:
     return True
 
 
-def result_of_met(
+def matched_result(
     shape: Shape, frames: Sequence[CheckedFrame], output: TableSource, result: CheckedFrame
 ) -> CheckedFrame:
     """The rows of a result whose keys every needed input has a row for.
 
-    Inputs that have only parts of the key cannot be rid of a key: each of its parts may belong to another key, too,
-    and the function may tie them together all the same.
+    From inputs that have only part of the key, a key cannot be dropped: each part may belong to another key too, and
+    the function may still join the parts.
     """
     if all(set(shape.keys) <= set(source.columns) for source in shape.plain):
         return result

@@ -42,7 +42,7 @@ InputLike: TypeAlias = TableOrName | JoinSpec | ComputeInput
 class BatchTransform:
     """A step: a function from the frames of its inputs to the frames of its outputs.
 
-    `func` takes one frame an input, in order, and returns one an output; a text instead of a function is Spark SQL that
+    `func` takes one frame per input, in order, and returns one per output; a text instead is Spark SQL that
     names its inputs in braces, `SELECT … FROM {posts}`. `transform_keys` are the columns by which it is computed again,
     by default the outputs' key columns that the first input has. With `pandas` the function takes and gives pandas
     frames and runs on the executors.

@@ -1,4 +1,4 @@
-"""Warning of functions whose result is not decided by their inputs: computing rows again would not prove them."""
+"""Warning of functions whose result depends on more than their inputs: replay could not reproduce their rows."""
 
 from __future__ import annotations
 
@@ -9,29 +9,30 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from seamark.tables.frames import is_spark
 from seamark.transforms.declare.spec import StepSpec
 
 log = logging.getLogger("seamark.run")
 
-_CHANCE = re.compile(
+_NONDETERMINISTIC = re.compile(
     r"\b(randn?|uuid|shuffle|current_timestamp|current_date|localtimestamp|now|monotonically_increasing_id"
     r"|spark_partition_id|input_file_name)\(",
     re.IGNORECASE,
 )
-_looked_at: set[tuple[str, str]] = set()
+_checked: set[tuple[str, str]] = set()
 
 
-def warn_of_chance(spec: StepSpec) -> Callable[..., Any]:
-    """The step's function; when it is first called, its plan is looked at for chance, clocks and the like."""
+def warn_if_nondeterministic(spec: StepSpec) -> Callable[..., Any]:
+    """The step's function, which warns on its first call if the plan uses random values, clocks and the like."""
     mark = (spec.name, spec.definition.digest)
-    if mark in _looked_at:
+    if mark in _checked:
         return spec.function
 
     def function(*frames: Any) -> Any:
         answer = spec.function(*frames)
-        _looked_at.add(mark)
-        given = answer if isinstance(answer, list | tuple) else [answer]
-        for expression in expressions_of_chance(given):
+        _checked.add(mark)
+        frames_returned = answer if isinstance(answer, list | tuple) else [answer]
+        for expression in nondeterministic_expressions(frames_returned):
             log.warning(
                 "step '%s' uses %s: its rows depend on more than its inputs, so that computing them again may give "
                 "others, and `verify --replay` will say so.",
@@ -43,14 +44,14 @@ def warn_of_chance(spec: StepSpec) -> Callable[..., Any]:
     return function
 
 
-def expressions_of_chance(frames: Sequence[Any]) -> list[str]:
-    """The expressions in the frames' plans that give another value each time."""
+def nondeterministic_expressions(frames: Sequence[Any]) -> list[str]:
+    """The expressions in the frames' plans that return another value each time."""
     found: dict[str, None] = {}
     for frame in frames:
-        if hasattr(frame, "explain") and hasattr(frame, "mapInArrow"):
+        if is_spark(frame):
             text = io.StringIO()
             with contextlib.redirect_stdout(text):
                 frame.explain(extended=True)
             analysed = text.getvalue().partition("== Optimized Logical Plan ==")[0]
-            found.update({f"{match.group(1)}()": None for match in _CHANCE.finditer(analysed)})
+            found.update({f"{match.group(1)}()": None for match in _NONDETERMINISTIC.finditer(analysed)})
     return list(found)

@@ -63,7 +63,7 @@ class Shape:
 
     @cached_property
     def primary(self) -> Input:
-        """The first input that is not looked up: references hang on its columns."""
+        """The first input that is not looked up: references are joined to its columns."""
         return next(i for i in self.inputs if not i.is_reference)
 
     @cached_property
@@ -88,7 +88,7 @@ class Shape:
 
     @cached_property
     def group(self) -> tuple[str, ...]:
-        """The columns of the groups by which all keys are gone through in ranges; empty if there is one group only."""
+        """The columns by which all keys are cut into ranges of groups; empty if there is one group only."""
         if self.looked_up:
             return self.keys
         return next((group for i in self.plain if (group := self.group_of(i))), ())

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from seamark.steps.standing.pins import Pending, Taken
 
-# Below this many pending records going by changes is always quick enough; only above it is it worth asking whether
-# computing everything would be cheaper.
+# With fewer pending records than this, going by changes is always fast enough; only with more may computing all keys
+# be cheaper.
 ALL_KEYS_FLOOR = 100_000
 FIRST_RUN = "first run"
 
@@ -33,7 +33,7 @@ def cut_batches(pending: Sequence[Pending], batch_rows: int) -> list[tuple[Taken
 
 
 def all_keys_because(pending: Sequence[Pending], concerns_all: Mapping[str, bool], rows: int) -> str | None:
-    """Why a run must, or had better, go through all keys; None if changes lead to them.
+    """Why a run must, or should, compute all keys; None if it should find keys by changes.
 
     `concerns_all` says for each input whether a change there concerns every key; `rows` is how many rows all inputs
     have.

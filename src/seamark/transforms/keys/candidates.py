@@ -1,4 +1,4 @@
-"""The keys that wait to be computed: for limited runs, for looking, and for comparing with what was processed."""
+"""The keys that wait to be computed: for partial runs, for `get_changed_idx`, and for algorithm v1."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from seamark.transforms.keys.tracking import unprocessed
 
 
 def candidates(context: TableContext, backlog: Backlog, *, from_the_start: bool = False) -> list[Found]:
-    """The keys that waiting records lead to, each with the last record that speaks for it, input after input.
+    """The keys that pending records lead to, each with the last record that leads to it, input after input.
 
-    `from_the_start` takes all records there ever were: what was processed is then to be left out by the caller.
+    `from_the_start` takes all records of the chains: the caller must then leave out what was processed.
     """
     shape = backlog.spec.shape
     found: list[Found] = []
@@ -73,7 +73,7 @@ def computed_ahead(context: TableContext, backlog: Backlog, *, only_failed: bool
 
 
 def without_covered(found: Sequence[Found], covered: Sequence[CoveredKey], shape: Shape) -> list[Found]:
-    """The keys but for those that were computed since: none of their records comes after what was read then."""
+    """The keys except those computed ahead: those with no record after what was read when they were computed."""
     left = []
     for entry in found:
         same = [known for known in covered if set(json.loads(known.key)) == set(entry.columns)]
@@ -106,9 +106,9 @@ def _without_covered(entry: Found, read_at: Mapping[str, Mapping[str, int]], sha
 def without_processed(
     found: Sequence[Found], backlog: Backlog, keys_table: TableSource, last: int | None
 ) -> list[Found]:
-    """The keys but for those that were read far enough: a full comparison with the table of processed keys.
+    """The keys except those that were read far enough, by a full comparison with the table of processed keys.
 
-    Of a key that has gone nothing is kept there: it is taken only while a record that waits speaks for it.
+    A key that no longer exists has no row there, so it counts only while a pending record leads to it.
     """
     shape, standing = backlog.spec.shape, processed_keys(keys_table, backlog.spec.definition, last)
     names = [quoted(name) for name in shape.keys]
@@ -125,7 +125,7 @@ def without_processed(
     return left
 
 
-# --- what a run is to take of them ------------------------------------------------------------------------------------
+# --- filters ----------------------------------------------------------------------------------------------------------
 
 
 def filter_values(shape: Shape, filters: Mapping[str, Any]) -> pa.Table:

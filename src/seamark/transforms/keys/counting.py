@@ -1,4 +1,4 @@
-"""How many keys a batch computes: from what is in memory or known of the files, and otherwise by counting in Spark."""
+"""How many keys a batch computes: from rows in memory or counts of files if possible, otherwise counted in Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seamark.transforms.declare.shape import Shape
 
 
 def count_scope(gathered: Gathered, read: Mapping[str, int | None]) -> int:
-    """How many keys of a scope were computed: given keys count each, others when an input has a row for them."""
+    """How many keys of a scope were computed: listed keys all count, others only if an input has a row for them."""
     scope, shape = gathered.scope, gathered.shape
     if not shape.keys or not gathered.is_met:
         return 0 if gathered.holds_no_key else 1

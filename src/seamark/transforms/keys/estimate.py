@@ -1,4 +1,4 @@
-"""How many keys a run would compute: counted where that is no work, else estimated from the records that wait."""
+"""How many keys a run would compute: counted where that is cheap, else estimated from the pending records."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from seamark.transforms.partial import changed_idx_count, waiting_keys
 
 @dataclass(frozen=True, slots=True)
 class KeyEstimate:
-    """A number of keys: exact, an estimate, or neither: then it is how many there are at the most."""
+    """A number of keys: exact, an estimate, or, if neither, an upper bound."""
 
     keys: int
     is_exact: bool = False
@@ -30,7 +30,7 @@ class KeyEstimate:
 
 
 def estimate_keys(context: TableContext, backlog: Backlog, mode: Mode) -> KeyEstimate:
-    """How many keys a run in this mode would compute. No Spark is asked."""
+    """How many keys a run in this mode would compute, without Spark."""
     shape, due = backlog.spec.shape, len(backlog.due)
     if mode.takes_no_keys:
         return KeyEstimate(0, is_exact=True)

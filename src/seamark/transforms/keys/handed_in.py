@@ -1,4 +1,4 @@
-"""Keys that a person hands in: a frame of transform keys, or changes of inputs that lead to them."""
+"""Keys that the caller hands in: a frame of transform keys, or changes of inputs that lead to them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seamark.steps.rows.fetch import OFFSET
 from seamark.steps.rows.keys import columns_of, key_texts
 from seamark.steps.rows.scope import KeyFrame, KeyValues, Scope
 from seamark.tables.frame import CheckedFrame, LocalFrame, Session, SparkFrame, quoted
-from seamark.tables.frames import check_frame
+from seamark.tables.frames import check_frame, is_spark
 from seamark.tables.ordering import distinct
 from seamark.tables.read.choice import KeyChoice, choose_values
 from seamark.tables.read.rows import read_images
@@ -31,32 +31,32 @@ from seamark.transforms.run import StepRun
 
 def key_rows(shape: Shape, keys: Any) -> pa.Table:
     """A frame of transform keys, or of the columns by which the step is computed, on the driver."""
-    columns = _columns_given(shape, keys)
+    columns = _key_columns(shape, keys)
     schema = TableSchema(tuple(Column(name, shape.key_types[name], True) for name in columns), columns)
     checked = check_frame(f"keys of {shape.step}", schema, keys, only_key=True)
     return checked.to_arrow(pa.schema([pa.field(name, shape.key_types[name]) for name in columns]))
 
 
-def _columns_given(shape: Shape, keys: Any) -> tuple[str, ...]:
+def _key_columns(shape: Shape, keys: Any) -> tuple[str, ...]:
     names = keys.column_names if hasattr(keys, "column_names") else getattr(keys, "columns", None)
     if names is None and isinstance(keys, list) and keys:
         names = list(keys[0])
-    given = tuple(str(name) for name in (names if names is not None else ()))
+    found = tuple(str(name) for name in (names if names is not None else ()))
     kinds = [shape.group_of(source) for source in shape.plain]
     for columns in (shape.keys, shape.group, *filter(None, kinds)):
-        if set(columns) <= set(given):
+        if set(columns) <= set(found):
             return columns
     raise FrameMismatch(
         f"the frame of keys for step '{shape.step}' lacks "
-        f"{', '.join(repr(name) for name in shape.keys if name not in given) or 'its columns'}. Nothing was run.",
+        f"{', '.join(repr(name) for name in shape.keys if name not in found) or 'its columns'}. Nothing was run.",
         hint=f"give a frame with the transform keys: {', '.join(shape.keys) or 'none'}.",
     )
 
 
 def failed_among(failed: Set[str], rows: pa.Table) -> set[str]:
-    """Those of the failed keys that given rows speak for.
+    """The failed keys that these rows name.
 
-    A key may have failed as part of a group, by some of the columns: then the rows that have its values there do.
+    A key may have failed as part of a group, by some of the columns: then rows with its values in these name it.
     """
     found: set[str] = set()
     for columns in {columns_of(text) for text in failed}:
@@ -66,7 +66,7 @@ def failed_among(failed: Set[str], rows: pa.Table) -> set[str]:
 
 
 def handed_in_scope(run: StepRun, keys: Any) -> tuple[Scope, tuple[str, ...]]:
-    """Given keys as a scope, and their texts for the record. Where keys are computed in groups, their groups."""
+    """The keys of a frame, or the groups that they are computed in, as a scope and as texts for the checkpoint."""
     shape = run.shape
     rows = key_rows(shape, keys)
     columns = shape.group if set(shape.group) <= set(rows.column_names) else tuple(rows.column_names)
@@ -85,12 +85,12 @@ def changed_rows(run: StepRun, backlog: Backlog, changes: ChangeList) -> Iterato
     for table in run.shape.sources:
         if table not in changes.changes:
             continue
-        given = changes.changes[table]
+        frame = changes.changes[table]
         for source in (i for i in run.shape.inputs if i.table == table):
-            rows = _rows_given(run.shape, source, given, backlog)
+            rows = _rows_from_frame(run.shape, source, frame, backlog)
             one = Shape(run.shape.step, run.shape.inputs, run.shape.outputs, run.shape.keys)
             found += changed_keys(one, [HandedInRows(table, rows)], backlog.read, backlog.before)
-            break  # one look at the rows serves every input that reads the table
+            break  # once is enough for all inputs that read this table
     with ExitStack() as stack:
         for columns in dict.fromkeys(entry.columns for entry in found):
             same = [entry for entry in found if entry.columns == columns]
@@ -106,19 +106,19 @@ def _texts(scope: Scope) -> tuple[str, ...]:
     return ("{}",)
 
 
-def _rows_given(shape: Shape, source: Input, given: Any, backlog: Backlog) -> CheckedFrame:
+def _rows_from_frame(shape: Shape, source: Input, frame: Any, backlog: Backlog) -> CheckedFrame:
     """A frame of an input's keys as rows with the columns that lead to transform keys.
 
-    What the frame does not have is looked up, as the input is now and as it was when it was last read.
+    Columns that the frame lacks are looked up in the input as it is now and as it was at the step's position.
     """
     needed = _needed(shape, source.table)
-    if not needed:  # any change concerns everything: all that matters is whether there is one
-        return LocalFrame(pa.table({LAST: pa.array([0] if _has_rows(given) else [], pa.int64())}))
-    names = _names(given)
+    if not needed:  # any change concerns every key: only whether there is one matters
+        return LocalFrame(pa.table({LAST: pa.array([0] if _has_rows(frame) else [], pa.int64())}))
+    names = _names(frame)
     if set(needed) <= set(names):
         schema = TableSchema(tuple(Column(n, source.source.schema.column(n).type, True) for n in needed), tuple(needed))
-        return _numbered(check_frame(source.table, schema, given, only_key=True), source.source.context.session)
-    keys = check_frame(source.table, source.source.schema, given, only_key=True)
+        return _numbered(check_frame(source.table, schema, frame, only_key=True), source.source.context.session)
+    keys = check_frame(source.table, source.source.schema, frame, only_key=True)
     choice = _choice(source.source, keys)
     both = read_images(source.source, upto=backlog.read[source.table], choice=choice)
     before = backlog.before[source.table]
@@ -141,18 +141,18 @@ def _needed(shape: Shape, table: str) -> list[str]:
     return list(needed)
 
 
-def _names(given: Any) -> Sequence[str]:
-    if hasattr(given, "column_names"):
-        return list(given.column_names)
-    if hasattr(given, "columns"):
-        return [str(name) for name in given.columns]
-    return list(given[0]) if given else []
+def _names(frame: Any) -> Sequence[str]:
+    if hasattr(frame, "column_names"):
+        return list(frame.column_names)
+    if hasattr(frame, "columns"):
+        return [str(name) for name in frame.columns]
+    return list(frame[0]) if frame else []
 
 
-def _has_rows(given: Any) -> bool:
-    if hasattr(given, "mapInArrow"):
-        return given.limit(1).count() > 0
-    return len(given) > 0
+def _has_rows(frame: Any) -> bool:
+    if is_spark(frame):
+        return frame.limit(1).count() > 0
+    return len(frame) > 0
 
 
 def _numbered(rows: CheckedFrame, session: Session) -> CheckedFrame:

@@ -16,8 +16,8 @@ from seamark.tables.read.source import TableSource
 def processed_keys(keys_table: TableSource, definition: Definition, last: int | None) -> DataFrame:
     """The rows of the table of processed keys, up to a record, that were made together with today's outputs.
 
-    The table goes by the step's name. Under that name there may have been other outputs, whose keys say nothing of
-    these; or other inputs, whose records are counted in another order.
+    The table is named after the step. A step of this name may have had other outputs, whose keys say nothing of these;
+    or other inputs, in another order than today's.
     """
     others = None if last is None else _last_of_others(keys_table, definition)
     rows = read_images(keys_table, upto=last)

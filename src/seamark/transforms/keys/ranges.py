@@ -1,4 +1,4 @@
-"""Going through all keys: where they are cut into ranges of about equally many."""
+"""Cutting all keys into ranges with about the same number of keys."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from seamark.tables.small import fits_on_driver
 from seamark.transforms.declare.shape import Input, Shape
 from seamark.transforms.declare.spec import StepSpec
 
-KEYS_A_ROW = 4  # keys are narrow: so many times as many of them as of rows are looked at on the driver
+KEYS_PER_ROW = 4  # keys are narrow: so many times as many of them as of rows are looked at on the driver
 # A range is committed as a whole, so after a crash it is what is computed again. It is as large as that allows: each
 # range reads the references once more, and compares with what the ranges before it have written.
 RANGE_BYTES = 512 << 20  # as they are in files
 RANGE_KEYS = 20_000_000
 PANDAS_RANGE_KEYS = 1_000_000  # Python takes about as long for these
-SAMPLES_A_RANGE = 100  # so that a range is about a tenth larger or smaller than another
+SAMPLES_PER_RANGE = 100  # so that a range is about a tenth larger or smaller than another
 
 
-def keys_a_range(spec: StepSpec, read: Mapping[str, int | None]) -> int:
-    """About how many keys make a range when all keys are computed: as the step says, or as many as fit."""
+def keys_per_range(spec: StepSpec, read: Mapping[str, int | None]) -> int:
+    """About how many keys a range has when all keys are computed: `batch_keys` of the step, or as many as fit."""
     given, most = spec.options.batch_keys, PANDAS_RANGE_KEYS if spec.options.pandas else RANGE_KEYS
     holders = key_holders(spec.shape)
     rows = sum(rows_at_most(holder, read) for holder in holders)
@@ -50,7 +50,7 @@ def key_holders(shape: Shape) -> list[Input]:
 
 def ranges_of_all_keys(spec: StepSpec, read: Mapping[str, int | None]) -> list[KeyRange | AllKeys]:
     """Ranges of about as many keys that cover all there are, and all that there might be."""
-    shape, holders, most = spec.shape, key_holders(spec.shape), keys_a_range(spec, read)
+    shape, holders, most = spec.shape, key_holders(spec.shape), keys_per_range(spec, read)
     total = sum(rows_at_most(holder, read) for holder in holders)
     if not holders or total <= most:
         return [AllKeys(shape.group)]
@@ -61,7 +61,7 @@ def ranges_of_all_keys(spec: StepSpec, read: Mapping[str, int | None]) -> list[K
 
 
 def rows_at_most(source: Input, read: Mapping[str, int | None]) -> int:
-    """How many rows an input has at a record, at the most."""
+    """An upper bound of the rows of an input at a record."""
     return snapshot_at(source.source, read[source.table]).rows_at_most()
 
 
@@ -82,7 +82,7 @@ def rows_of_keys(
 
 def _exact_bounds(shape: Shape, keys: DataFrame, batch_keys: int, total: int) -> list[tuple[Any, ...]] | None:
     """Bounds from all keys, looked at on the driver; None if they are too many or too large for it."""
-    if not fits_on_driver(total // KEYS_A_ROW):
+    if not fits_on_driver(total // KEYS_PER_ROW):
         return None
     columns = {name: shape.key_types[name] for name in keys.columns}
     ordered = collect_small(keys.orderBy(*[quoted(name) for name in keys.columns]), columns, total, total)
@@ -98,7 +98,7 @@ def _near_bounds(
     """Bounds from a sample of the rows: ranges hold about equally many, a few percent more or less."""
     ranges = -(-total // most)
     # By the records that made them, the same rows are drawn each time, however Spark cuts the files into tasks.
-    drawn = F.pmod(F.xxhash64("_offset"), F.lit(total)) < ranges * SAMPLES_A_RANGE
+    drawn = F.pmod(F.xxhash64("_offset"), F.lit(total)) < ranges * SAMPLES_PER_RANGE
     sample = arrow_rows(rows_of_keys(holders, read, shape.group, drawn))
     keys = comparable(sample)
     places = sorted(range(sample.num_rows), key=keys.__getitem__)

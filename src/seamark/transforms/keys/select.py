@@ -23,12 +23,12 @@ from seamark.tables.read.rows import read_images
 from seamark.tables.read.source import TableSource
 from seamark.transforms.declare.shape import Input, Shape, is_exact_number
 
-FIRST, LAST = "its first", "offset"  # beside each key: the first and the last record that speak for it
+FIRST, LAST = "its first", "offset"  # beside each key: the first and the last record that lead to it
 
 
 @dataclass(frozen=True)
 class Found:
-    """Keys that changes in one input lead to, each with the last record that speaks for it."""
+    """Keys that changes in one input lead to, each with the last record that leads to it."""
 
     table: str
     columns: tuple[str, ...]
@@ -49,7 +49,7 @@ class ChangedBlocks:
 
 @dataclass(frozen=True)
 class HandedInRows:
-    """Rows of one input that somebody says have changed, with an offset each that means nothing."""
+    """Rows of one input that the caller says have changed; their offsets are placeholders."""
 
     table: str
     rows: CheckedFrame
@@ -94,7 +94,7 @@ def _by_own_columns(shape: Shape, source: Input, change: Changes) -> Found:
 
 
 def _grouped(records: CheckedFrame, columns: Sequence[str], session: Session) -> CheckedFrame:
-    """Each key once, with the first and the last record that speak for it."""
+    """Each key once, with the first and the last record that lead to it."""
     rows = records.in_memory
     return (
         LocalFrame(_grouped_rows(rows, columns))
@@ -114,7 +114,7 @@ def _grouped_rows(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
         rows = rows.append_column(FIRST, rows.column(LAST))
     if not names:
         return rows.select([FIRST, LAST]).sort_by([(LAST, "descending")]).slice(0, 1)
-    # Arrow names what it makes after what it is made of, and that may be the name of a column, too: so by numbers.
+    # Columns are renamed to numbers: Arrow calls its results `<column>_max`, which may be the name of another column.
     numbered = rows.select([*names, FIRST, LAST]).rename_columns([str(place) for place in range(len(names) + 2)])
     *keys, first, last = numbered.column_names
     grouped = numbered.group_by(keys).aggregate([(first, "min"), (last, "max")])
@@ -125,7 +125,7 @@ def _grouped_rows(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
 
 
 def _by_reverse_join(shape: Shape, reference: Input, change: Changes, read: Mapping[str, int | None]) -> Found:
-    """From the changed reference values back to the primary's rows that name them, all of them however old."""
+    """The keys of all rows of the primary, old ones too, that name one of the changed reference values."""
     columns, primary = shape.group_of(shape.primary), shape.primary
     values = _reference_values(shape, reference, change)
     upto, session = read[primary.table], primary.source.context.session
@@ -163,7 +163,7 @@ def _once(names: Sequence[str]) -> list[str]:
 
 
 def fitting(values: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
-    """Values in other types of their kind; those that the types cannot hold equal nothing there and are left out."""
+    """The values cast to these types, without those that a type cannot hold: they equal nothing there."""
     for name, wanted in types.items():
         place, column = values.column_names.index(name), values.column(name)
         if column.type == wanted:
@@ -221,9 +221,9 @@ def _no_keys(shape: Shape, columns: Sequence[str]) -> pa.Table:
 def _through_references(
     shape: Shape, source: Input, change: Changes, read: Mapping[str, int | None], before: Mapping[str, int | None]
 ) -> Iterator[Found]:
-    """Keys looked up in all that the inputs were from where rows were last made to where they are made now.
+    """Keys looked up in all versions that the inputs had from the last commit's positions to the pins.
 
-    A row may have moved in between, and a partial run may have made rows of what it found on the way.
+    All versions, not only both ends: a partial run may have made rows from a version in between.
     """
 
     def versions(looked_at: Input) -> DataFrame:
@@ -252,7 +252,7 @@ def _key_columns(shape: Shape) -> list[str]:
 
 
 def _versions(source: Input, before: int | None, read: int | None) -> DataFrame:
-    """The rows of an input at one record, and all images that they had from there to another."""
+    """The rows of an input after the record `before`, and all images of the records from there to `read`."""
     table, names = source.source, [quoted(name) for name in source.columns]
     rows = read_images(table, upto=before).select(*names)
     if read is None:

@@ -1,4 +1,4 @@
-"""How a run finds the keys that it computes: by changes, by going through all of them, or as they are handed in."""
+"""How a run finds the keys that it computes: by changes, or all of them in ranges."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ Columns = tuple[str, ...]
 
 
 def by_changes(run: StepRun, backlog: Backlog) -> None:
-    """Compute the keys that waiting records lead to, and failed keys that are due, batch after batch."""
-    due = backlog.due_but(run.tried)
+    """Compute the keys that pending records lead to, and failed keys that are due, batch after batch."""
+    due = backlog.due_except(run.tried)
     batches = cut_batches(backlog.pending, run.spec.options.batch_rows) or [()]
     if run.spec.options.commit == "run":
         _changes_together(run, backlog, batches, due)
@@ -71,7 +71,7 @@ def _parts(
     changes = [ChangedBlocks(piece.table, piece.blocks) for piece in taken]
     found = list(changed_keys(run.shape, changes, backlog.read, backlog.before))
     if len({entry.columns for entry in found}) > 1:
-        # Keys of several kinds overlap: what one part leaves out a later one may compute, and replay could not know.
+        # Keys with different columns overlap: a later part may compute what this one skips, and replay could not tell.
         ahead = computed_ahead(run.context, backlog, only_failed=True)
     found = without_covered(found, ahead, run.shape)
     retried = by_columns(run.shape, due, run.tried)
@@ -106,7 +106,7 @@ def by_columns(shape: Shape, failed: Sequence[FailedKey], tried: Set[str] = froz
 
 
 def _loaded_rows(run: StepRun, backlog: Backlog, taken: Sequence[Taken]) -> dict[str, LoadedRows]:
-    """What the batch's own records say of their tables' rows at the pins: those need not be read again."""
+    """Rows at the pins that the batch's own records already contain, so that they need not be read again."""
     loaded = {}
     for piece in taken:
         source = run.shape.sources[piece.table]
@@ -125,7 +125,7 @@ def _covers(backlog: Backlog, piece: Taken) -> Covered:
 
 
 def covers_pins(backlog: Backlog) -> tuple[Covered, ...]:
-    """All inputs incorporated up to the pins."""
+    """What a commit covers that incorporates all inputs up to their pins."""
     return tuple(_covered(backlog, table, ReadAt.of(pin)) for table, pin in backlog.pins.items())
 
 
@@ -139,7 +139,7 @@ def _covered(backlog: Backlog, table: str, at: ReadAt) -> Covered:
 def through_all_keys(run: StepRun, backlog: Backlog, mode: Mode) -> None:
     """Compute every key there is, range after range; the positions move with the last one, to where the first began.
 
-    A pass that was cut off continues with the first range that did not commit.
+    An interrupted pass continues with the first range that did not commit.
     """
     works = list(_ranges(run, backlog, mode))
     if run.spec.options.commit == "run" and len(works) > 1:
@@ -199,7 +199,7 @@ def _rows_in(shape: Shape, read: Mapping[str, int | None]) -> int:
 
 
 def scope_of(run: StepRun, columns: Columns, found: Sequence[Found], texts: Sequence[str], stack: ExitStack) -> Scope:
-    """Keys from several findings, and given ones, as one scope."""
+    """Keys from several `Found`, and listed ones, as one scope."""
     frames = [joined_keys(found, run.context.session)] if found else []
     if not columns:
         any_there = bool(texts) or any(not frame.is_known_empty for frame in frames)
@@ -240,7 +240,7 @@ def _changes_together(
         for number, taken in enumerate(batches):
             works += _parts(run, backlog, taken, due if number == 0 else (), ahead, stack, is_last=False)
         if len({work.scope.columns for work in works}) > 1:
-            through_all_keys(run, backlog, Mode.ALL_KEYS)  # groups of different kinds overlap
+            through_all_keys(run, backlog, Mode.ALL_KEYS)  # groups with different columns overlap
             return
         covers = {entry.table: entry for work in works for entry in work.covers}
         whole = Work(

@@ -37,7 +37,7 @@ def read_at_array(shape: Shape, read: Mapping[str, int | None]) -> list[int]:
 def processed_rows(
     gathered: Gathered, failed: pa.Table | None, read: Mapping[str, int | None], keys_table: TableSource
 ) -> CheckedFrame:
-    """The keys that a batch has computed, but for those that failed, as rows of the table of processed keys."""
+    """The keys that a batch has computed, except those that failed, as rows of the table of processed keys."""
     shape = gathered.shape
     columns = list(shape.keys)
     frames = [
@@ -71,7 +71,7 @@ def _rows_in_spark(keys: DataFrame, without: set[str], at: list[int], schema: Ta
 
 
 def unprocessed(shape: Shape, found: DataFrame, table: str, standing: DataFrame) -> DataFrame:
-    """Of keys with the last record of an input that speaks for each, those that were not read that far."""
+    """Of keys with the last record of an input that leads to each, those that were not read that far."""
     place = list(shape.sources).index(table)
     known = standing.select(
         *[F.col(quoted(name)).alias(f"its {name}") for name in shape.keys],

@@ -1,4 +1,4 @@
-"""Which of the keys that wait a partial run takes. The driver is given those that it takes and one more, never all.
+"""Which of the waiting keys a partial run takes. The driver gets only those and one more, never all.
 
 The key that waits longest comes first: otherwise a limit could skip a key again and again, and the positions could
 never move past its records.
@@ -31,7 +31,7 @@ SINCE, OLDEST = "waits since", "its oldest"  # no column of a table has a space 
 
 @dataclass(frozen=True)
 class Waiting:
-    """Keys that wait, in no order, and whether there are no others."""
+    """Waiting keys in no order, and whether these are all."""
 
     keys: pa.Table
     are_all: bool
@@ -45,9 +45,9 @@ def longest_waiting(
     wanted: pa.Table,
     limit: int | None,
 ) -> Waiting:
-    """Of the keys that were found, all with the same columns, those that a filter wants and that wait longest.
+    """Of the keys that were found, all with the same columns, those that match a filter and have waited longest.
 
-    Those that wait equally long are taken in the order of the keys.
+    Keys that have waited equally long are taken in key order.
     """
     columns = list(found[0].columns)
     schema = pa.schema([pa.field(name, shape.key_types[name]) for name in columns])
@@ -93,7 +93,7 @@ def _longest_of(
     wanted: pa.Table,
     most: int | None,
 ) -> pa.Table:
-    """The keys of one input that a filter wants, and how long they wait; of many, those that wait longest."""
+    """The keys of one input that match a filter, with how long they wait; at most `most`, the longest waiting."""
     keys, names = narrowed(entry.keys, wanted, context.session), list(entry.columns)
     if most is None:
         return keys.select(names).to_arrow()

@@ -1,4 +1,4 @@
-"""Beginning the chains of inputs that nobody has written to: a commit names its inputs by their ids, empty or not."""
+"""Preparing a step's tables for a run: declared columns are added, and inputs without a chain get an empty one."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from seamark.steps.standing.known import Known
 from seamark.tables.context import TableContext
 from seamark.tables.read.source import TableSource
 from seamark.tables.schema.growth import grow_declared
-from seamark.tables.write.publish import Writing, begun_heads, plan_unwritten
+from seamark.tables.write.publish import new_chain_heads, plan_unwritten
 from seamark.tables.write.transaction import Transaction
+from seamark.tables.write.writing import Writing
 
 Makers = Mapping[str, Maker]
 """The step that writes each derived table."""
 
 
-def ready_tables(context: TableContext, run: Writing, maker: Maker, makers: Makers, known: Known) -> Known:
-    """What is known once a step's tables are ready for a run of it.
+def prepare_tables(context: TableContext, run: Writing, maker: Maker, makers: Makers, known: Known) -> Known:
+    """Prepare a step's tables for a run, and return what is known of them afterwards.
 
-    Columns that the program adds to them are committed. An input that nobody has written to gets a chain without
-    records, so that it can be read as empty; it becomes true with the run's next commit, so that a run that is refused,
-    or fails, leaves no table behind.
+    Commits columns that the program adds. An input without a chain gets an empty one, because a commit names its inputs
+    by their ids. That chain is committed with the run's next commit, so that a run that fails leaves no table behind.
     """
     if grow_declared(all_tables(maker), known.heads):
         known = Known.of(context)
-    run.begins.clear()  # those of an earlier attempt of the run, which planned on other heads
+    run.new_chains.clear()  # from an earlier attempt of the run, which planned on other heads
     heads = dict(known.heads)
     for source in maker.sources.values():
         _begin(context, run, source, makers, heads)
-    return replace(known, heads=heads) if run.begins else known
+    return replace(known, heads=heads) if run.new_chains else known
 
 
 def all_tables(maker: Maker) -> list[TableSource]:
@@ -48,12 +48,12 @@ def _begin(
     maker = makers.get(source.name)
     for behind in maker.sources.values() if maker is not None else ():
         _begin(context, run, behind, makers, heads)
-    beginning = Transaction(context, run)  # that the run's next commit takes along
+    beginning = Transaction(context, run)  # committed with the run's next commit
     part = beginning.table(source, plan_unwritten(context, source.name))
     if maker is None:
         part.draft(DatasetKind.ROOT)
     else:
         ids = {table: heads[table].dataset_id for table in maker.sources}
         part.draft(DatasetKind.DERIVATIVE, maker.definition.set_transform(ids))
-    run.begins += beginning.drafts
-    heads.update(begun_heads(run))
+    run.new_chains += beginning.drafts
+    heads.update(new_chain_heads(run))
