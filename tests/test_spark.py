@@ -55,6 +55,7 @@ def test_the_settings_are_in_force(spark):
         "spark.sql.shuffle.partitions": str(max(2, len(os.sched_getaffinity(0)))),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+        "spark.sql.datetime.java8API.enabled": "true",
         "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
         "spark.databricks.delta.snapshotPartitions": "1",

@@ -18,7 +18,7 @@ from seamark import DataStore
 from seamark.clock import to_millis
 from seamark.control import CommitRequest, CoveredKey, FailedKey, Position, RunRecord
 from seamark.control.offsets import first_millisecond_from
-from seamark.errors import OffsetError, PositionConflict, UnknownTable
+from seamark.errors import OffsetError, PositionConflict, UnknownStep, UnknownTable
 from seamark.steps.standing.offsets import OffsetTable
 
 
@@ -409,10 +409,11 @@ def test_an_input_that_has_no_position_yet_can_be_reset(read_blog):
     assert read_blog.position("count_posts", "profiles") == empty
 
 
-def test_resetting_a_step_that_never_ran_does_nothing(read_blog):
+def test_resetting_a_step_that_nobody_knows_is_refused(read_blog):
     before = read_blog.store.control.index.positions()
-    read_blog.offsets.reset_offset("never_ran")
-    read_blog.offsets.reset_offset("never_ran", "posts")
+    for table in ((), ("posts",)):
+        with pytest.raises(UnknownStep, match="no step 'never_ran'"):
+            read_blog.offsets.reset_offset("never_ran", *table)
     assert read_blog.store.control.index.positions() == before
 
 

@@ -47,6 +47,9 @@ def runtime_conf(settings: SparkSettings) -> dict[str, str]:
         # slices go through Python in Arrow batches, and each batch has its price; Spark bounds their bytes too
         "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
         "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+        # else Spark hands what a query compares to the readers of files in the calendar from before 1582, which lacks
+        # ten days: files and pages that have them would be skipped
+        "spark.sql.datetime.java8API.enabled": "true",
         # a read of up to a hundred keys skips pages by each of them, not only by the least and the greatest
         "spark.sql.parquet.pushdown.inFilterThreshold": "200",
         "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",

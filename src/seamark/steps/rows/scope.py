@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from seamark.spark.frames import arrow_rows, spark_frame
 from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame, quoted
 from seamark.tables.ordering import comparable, sortable
-from seamark.tables.read.choice import EVERYTHING, KeyChoice, all_of, choose_values, literal
+from seamark.tables.read.choice import EVERYTHING, KeyChoice, all_of, choose_values, compared, literal
 from seamark.tables.read.source import TableSource
 
 
@@ -48,16 +48,18 @@ class KeyRange:
 
     def predicate(self, source: TableSource) -> Column:
         """Whether a row belongs to these keys. The bounds of the first column let whole files be skipped."""
-        first, whole = F.col(quoted(self.columns[0])), F.struct(*[F.col(quoted(name)) for name in self.columns])
+        whole = F.struct(*[F.col(quoted(name)) for name in self.columns])
         parts = []
         if self.after is not None:
             parts.append(whole > self._struct(source, self.after))
             if self.after[0] is not None:
-                parts.append(first >= literal(source, self.columns[0], self.after[0]))
+                column, [least] = compared(source, self.columns[0], [self.after[0]])
+                parts.append(column >= least)
         if self.upto is not None:
             parts.append(whole <= self._struct(source, self.upto))
             if self.upto[0] is not None and self.after is not None and self.after[0] is not None:
-                parts.append(first <= literal(source, self.columns[0], self.upto[0]))
+                column, [most] = compared(source, self.columns[0], [self.upto[0]])
+                parts.append(column <= most)
         return all_of(parts)
 
     def _struct(self, source: TableSource, values: tuple[Any, ...]) -> Column:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from functools import reduce
 from typing import Any
 
@@ -29,6 +29,9 @@ LITERAL_KEYS = 100
 LITERAL_BYTES = 1 << 20
 LITERAL_NUMBERS = 1_000  # whole numbers are passed as one text, much faster than passing as many values one by one
 BROADCAST_KEYS = 200_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NO_DAYS_FROM, _NO_DAYS_UPTO = date(1582, 10, 4), date(1582, 10, 15)  # the first and last have a calendar each
+_ZONES_AGREE_FROM = datetime(1900, 1, 2, tzinfo=UTC)  # of Java's old time zones and its new ones
 
 
 @dataclass(frozen=True)
@@ -114,13 +117,17 @@ def _any_of(source: TableSource, values: pa.Table) -> Column:
     if values.num_rows == 0:
         return F.lit(False)
     if len(names) == 1 and values.column(0).null_count == 0:
-        return F.col(quoted(names[0])).isin([literal(source, names[0], v) for v in values.column(0).to_pylist()])
+        column, wanted = compared(source, names[0], values.column(0).to_pylist())
+        return column.isin(wanted)
     each = [all_of([_equals(source, name, row[name]) for name in names]) for row in values.to_pylist()]
     return reduce(lambda one, other: one | other, each)
 
 
 def _equals(source: TableSource, name: str, value: Any) -> Column:
-    return F.col(quoted(name)).isNull() if value is None else F.col(quoted(name)) == literal(source, name, value)
+    if value is None:
+        return F.col(quoted(name)).isNull()
+    column, [wanted] = compared(source, name, [value])
+    return column == wanted
 
 
 def all_of(conditions: Sequence[Column]) -> Column:
@@ -138,9 +145,31 @@ def _value_bounds(source: TableSource, keys: pa.Table) -> Column:
         if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
             continue  # to Arrow NaN is neither the least nor the greatest, so the bounds would leave it out
         span = pc.min_max(values).as_py()
-        low, high = literal(source, name, span["min"]), literal(source, name, span["max"])
-        bounds.append(F.col(quoted(name)).between(low, high))
+        column, [low, high] = compared(source, name, [span["min"], span["max"]])
+        bounds.append(column.between(low, high))
     return all_of(bounds)
+
+
+def compared(source: TableSource, name: str, values: Sequence[Any]) -> tuple[Column, list[Column]]:
+    """A column and some values of it, none of them NULL, as a query may compare them."""
+    return typed_compared(F.col(quoted(name)), source.schema.column(name).type, values)
+
+
+def typed_compared(column: Column, kind: pa.DataType, values: Sequence[Any]) -> tuple[Column, list[Column]]:
+    """A column of a type and some values, as a query may compare them: as they are, or both as numbers.
+
+    What is compared with a constant, Spark lets the reader of files skip by. In a session that is not ours it hands the
+    constant over as an object of Java's calendar from before 1582 and of its time zones: 10 October 1582, which that
+    calendar does not have, arrives as another day, and the rows of the right one are skipped. Numbers are not handed
+    over at all.
+    """
+    if pa.types.is_date(kind) and any(_NO_DAYS_FROM <= value <= _NO_DAYS_UPTO for value in values):
+        return F.unix_date(column), [F.lit((value - _EPOCH.date()).days) for value in values]
+    if kind == UTC_MICROS:
+        moments = [_in_utc(value) for value in values]
+        if min(moments, default=_ZONES_AGREE_FROM) < _ZONES_AGREE_FROM:
+            return F.unix_micros(column), [F.lit((m - _EPOCH) // timedelta(microseconds=1)) for m in moments]
+    return column, [typed_literal(value, kind) for value in values]
 
 
 def literal(source: TableSource, name: str, value: Any) -> Column:
@@ -158,7 +187,9 @@ def _text_of(value: date, kind: pa.DataType) -> str:
 
     A timestamp names its zone: without one Spark would read the text in the session's.
     """
-    if kind != UTC_MICROS:
-        return value.isoformat()
+    return _in_utc(value).isoformat() if kind == UTC_MICROS else value.isoformat()
+
+
+def _in_utc(value: date) -> datetime:
     moment = value if isinstance(value, datetime) else datetime.combine(value, time())
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).isoformat()
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

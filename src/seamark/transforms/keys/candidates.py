@@ -17,7 +17,7 @@ from seamark.steps.rows.keys import key_texts, keys_of
 from seamark.steps.standing.own_rows import rows_under
 from seamark.tables.context import TableContext
 from seamark.tables.frame import CheckedFrame, LocalFrame, Session, SparkFrame, by_name, quoted
-from seamark.tables.read.choice import all_of, typed_literal
+from seamark.tables.read.choice import all_of, typed_compared
 from seamark.tables.read.rows import read_images
 from seamark.tables.read.source import TableSource
 from seamark.tables.schema.convert import ValueDoesNotFit, convert_array
@@ -168,5 +168,12 @@ def leaves_out_keys(keys: CheckedFrame, wanted: pa.Table, session: Session) -> b
 
 
 def _has_values(wanted: pa.Table) -> Column:
-    values = {f.name: typed_literal(wanted.column(f.name)[0].as_py(), f.type) for f in wanted.schema}
-    return all_of([F.col(quoted(name)).eqNullSafe(value) for name, value in values.items()])
+    parts = []
+    for field in wanted.schema:
+        value, column = wanted.column(field.name)[0].as_py(), F.col(quoted(field.name))
+        if value is None:
+            parts.append(column.isNull())
+        else:
+            mine, [other] = typed_compared(column, field.type, [value])
+            parts.append(mine.eqNullSafe(other))
+    return all_of(parts)

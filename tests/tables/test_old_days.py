@@ -1,0 +1,93 @@
+"""Days and moments that Java's old calendar and time zones have no equal of are read like any others.
+
+Constants of a query reach the readers of files as objects of that calendar, unless the session says otherwise: 10
+October 1582 arrived as another day, and files, groups and pages that had the right one were skipped.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+
+import seamark as sm
+from seamark.spark.frames import arrow_rows
+from seamark.tables.read import few_rows
+
+SETTING = "spark.sql.datetime.java8API.enabled"
+FIRST = datetime(1582, 10, 1, tzinfo=UTC)
+MOMENTS = [FIRST + timedelta(hours=8 * n) for n in range(17 * 3)]
+DAYS = [date(1582, 9, 20) + timedelta(days=n) for n in range(30)]
+OLD = [datetime(1883, 11, 18, 12, tzinfo=UTC) + timedelta(minutes=n) for n in range(30)]  # New York's clocks were set
+KINDS = {
+    "timestamp": (pa.timestamp("us", tz="UTC"), MOMENTS),
+    "date": (pa.date32(), DAYS),
+    "timestamp_ntz": (pa.timestamp("us"), [moment.replace(tzinfo=None) for moment in MOMENTS]),
+    "timestamp of 1883": (pa.timestamp("us", tz="UTC"), OLD),
+}
+
+pytestmark = pytest.mark.scenario("T61")
+
+
+@pytest.fixture(params=["true", "false"])
+def calendar(spark, request, monkeypatch):
+    """Sessions as Seamark builds them, and those that somebody else has built; every read is Spark's."""
+    before = spark.conf.get(SETTING)
+    spark.conf.set(SETTING, request.param)
+    monkeypatch.setattr(few_rows, "read_base_keys", lambda *_: None)
+    yield
+    spark.conf.set(SETTING, before)
+
+
+def rows_of(kind: str, values: list, v: int) -> pa.Table:
+    return pa.table({"k": pa.array(values, KINDS[kind][0]), "v": pa.array([v] * len(values), pa.int32())})
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture
+def days(ds, calendar, kind, monkeypatch):
+    """A table with one row per moment, folded in pages of a few rows."""
+    monkeypatch.setattr("seamark.tables.care.fold.PAGE_ROWS", 10)
+    table = ds.table("days", f"k {kind.partition(' ')[0]}, v int", key="k")
+    table.upsert(rows_of(kind, KINDS[kind][1], 1))
+    table.fold()
+    return table
+
+
+def values_in(table: sm.Table) -> list[int]:
+    return sorted(arrow_rows(table.rows()).column("v").to_pylist())
+
+
+def test_few_keys_and_many_are_read_as_they_stand(days, kind):
+    keys = KINDS[kind][1]
+    days.upsert(rows_of(kind, keys, 2))  # the base has what was before
+    for wanted in ([keys[len(keys) // 2]], keys[5:25]):
+        found = days.get_data(rows_of(kind, wanted, 0).select(["k"]))
+        assert arrow_rows(found).column("v").to_pylist() == [2] * len(wanted)
+
+
+def test_a_day_is_corrected_and_back_again(days, kind):
+    for key in KINDS[kind][1][7::20]:
+        assert days.upsert(rows_of(kind, [key], 2)).corrected == 1
+        assert days.upsert(rows_of(kind, [key], 1)).corrected == 1
+    assert values_in(days) == [1] * len(KINDS[kind][1])
+
+
+def test_a_first_run_in_ranges_takes_every_day(ds, days, kind):
+    copy = ds.table("copy", f"k {kind.partition(' ')[0]}, v int", key="k")
+    ds.add(sm.BatchTransform("SELECT * FROM {days}", name="copy_days", inputs=[days], outputs=[copy], batch_keys=12))
+    report = ds.run("copy_days").steps["copy_days"]
+    assert (report.error, report.batches > 1) == (None, True)
+    assert values_in(copy) == [1] * len(KINDS[kind][1])
+
+    day = KINDS[kind][1][len(KINDS[kind][1]) // 2]
+    filtered = ds.step("copy_days").run_full(sm.RunConfig(filters={"k": day}))
+    assert filtered.keys == 0  # it is as it should be
+    days.upsert(rows_of(kind, [day], 5))
+    assert ds.step("copy_days").run_full(sm.RunConfig(filters={"k": day})).keys == 1
+    assert values_in(copy)[-1] == 5
