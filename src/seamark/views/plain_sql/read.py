@@ -1,0 +1,162 @@
+"""From the text of a SELECT to the parts of a view. Spark runs the text as it is: nothing is written anew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import TokenType, exp
+from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.optimizer.scope import traverse_scope
+
+from seamark.views.model import DEFAULT_PART, MvJoinKind, MvJoinSource, MvPart, MvRefusal
+from seamark.views.places import MvPlace, MvText, Paste
+from seamark.views.plain_sql.query import SET_OPERATORS, QueryReader
+from seamark.views.plain_sql.refusals import Refused, refusal
+from seamark.views.plain_sql.signs import Signs, UnreadableSelect
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """A text cut at its UNION ALLs: what stands before the first query, and the ranges of the queries."""
+
+    queries: tuple[tuple[int, int], ...]
+    definitions: tuple[int, int]
+    refused: MvRefusal | None = None
+    order: MvPlace | None = None
+
+
+def read_select(text: MvText) -> tuple[MvPart, ...]:
+    """The parts that a SELECT has, not yet linked; `UnreadableSelect` if it cannot be read.
+
+    What has no unit is in `refusals` of the part: its text is read as far as it goes, and its tables are known.
+    """
+    try:
+        return _read(text)
+    except RecursionError:
+        raise UnreadableSelect("the text is nested too deeply", 0) from None
+
+
+def _read(text: MvText) -> tuple[MvPart, ...]:
+    signs = Signs(text.text)
+    if not len(signs):
+        raise UnreadableSelect("a SELECT is expected here", 0)
+    _check_syntax(text.text)
+    cut = _cut(signs)
+    if cut.refused is not None:
+        return (_unread(DEFAULT_PART, text, (cut.refused,)),)
+    if len(cut.queries) == 1:
+        return (read_part(DEFAULT_PART, text),)
+    parts = []
+    for number, (lo, hi) in enumerate(cut.queries, 1):
+        part = read_part(f"part_{number}", _part_text(text, signs, cut, lo, hi))
+        parts.append(part)
+    return tuple(parts)
+
+
+def read_part(alias: str, text: MvText) -> MvPart:
+    """One SELECT as a part of a view."""
+    signs = Signs(text.text)
+    reader = QueryReader(signs)
+    end = len(signs)
+    while end and signs[end - 1].kind is TokenType.SEMICOLON:
+        end -= 1
+    try:
+        query = reader.query(0, end, {})
+    except Refused as found:
+        return _unread(alias, text, (*reader.refusals, found.refusal))
+    place = text.origin(signs[0].start)
+    refusals = tuple(sorted(reader.refusals, key=lambda found: found.place))
+    return MvPart(alias, text, query, (), refusals, tuple(dict.fromkeys(reader.orders)), place)
+
+
+def _cut(signs: Signs) -> _Cut:
+    end = len(signs)
+    while end and signs[end - 1].kind is TokenType.SEMICOLON:
+        end -= 1
+    reader = QueryReader(signs)
+    try:
+        begin, _ = reader.definitions(0, end, {})
+    except Refused as found:
+        return _Cut((), (0, 0), found.refusal)
+    ops = [i for i in signs.top_level(begin, end) if signs[i].kind in SET_OPERATORS]
+    for index in ops:
+        name = reader.set_operator(index, inside=False)
+        if name != "UNION ALL":
+            return _Cut((), (0, 0), refusal(name, signs.place(index, index + 1)))
+    pieces = list(zip([begin, *(i + 2 for i in ops)], [*ops, end], strict=True))
+    order = None
+    if ops:
+        lo, hi = pieces[-1]
+        tails = (TokenType.ORDER_BY, TokenType.SORT_BY, TokenType.LIMIT, TokenType.OFFSET)
+        for i in signs.top_level(lo, hi):
+            if signs[i].kind in tails[2:]:
+                return _Cut((), (0, 0), refusal(signs[i].word, signs.place(i, i + 1)))
+            if signs[i].kind in tails and order is None:
+                order = signs.place(i, hi)
+                pieces[-1] = (lo, i)
+    return _Cut(tuple(pieces), (0, begin), None, order)
+
+
+def _part_text(text: MvText, signs: Signs, cut: _Cut, lo: int, hi: int) -> MvText:
+    """One query of a union as a text of its own, behind the WITH of all."""
+    if lo >= hi:
+        raise UnreadableSelect("SELECT is expected here", signs[lo].start)
+    while hi - lo > 2 and signs.partner.get(lo) == hi - 1:
+        lo, hi = lo + 1, hi - 1
+    paste = Paste(text.script)
+    if cut.definitions[1]:
+        paste.add(text, signs.place(*cut.definitions))
+        paste.put("\n")
+    paste.add(text, signs.place(lo, hi))
+    return paste.done()
+
+
+def _check_syntax(text: str) -> None:
+    """Nothing, or `UnreadableSelect` where sqlglot's reading of Spark's SQL ends."""
+    try:
+        found = sqlglot.parse(text, read="spark")
+    except ParseError as trouble:
+        raise UnreadableSelect("the SELECT cannot be read from here", _offset(text, trouble)) from trouble
+    except SqlglotError as trouble:
+        raise UnreadableSelect("the SELECT cannot be read", 0) from trouble
+    statements = [statement for statement in found if statement is not None]
+    if len(statements) != 1:
+        raise UnreadableSelect("there is more than one statement", 0)
+    if not isinstance(statements[0], exp.Query):
+        raise UnreadableSelect("a SELECT is expected here", 0)
+
+
+def _offset(text: str, trouble: ParseError) -> int:
+    """Where an error of sqlglot's is: it gives the line, and the column after the sign that it names."""
+    found = trouble.errors[0] if trouble.errors else {}
+    line, column, highlight = found.get("line") or 1, found.get("col") or 1, found.get("highlight") or ""
+    starts = [0, *(i + 1 for i, sign in enumerate(text) if sign == "\n")]
+    start = starts[min(line, len(starts)) - 1] + column - max(1, len(highlight))
+    return max(0, min(start, len(text) - 1))
+
+
+# --- what is not read clause by clause --------------------------------------------------------------------------------
+
+
+def _unread(alias: str, text: MvText, refusals: tuple[MvRefusal, ...]) -> MvPart:
+    """A part of which only the tables are known: it can be computed as a whole."""
+    tables = tuple(
+        MvJoinSource(name, MvJoinKind.INNER, place, table=name, number=number)
+        for number, (name, place) in enumerate(_tables(text.text))
+    )
+    return MvPart(alias, text, None, tables, refusals, (), text.origin(refusals[0].place.start))
+
+
+def _tables(text: str) -> list[tuple[str, MvPlace]]:
+    """The tables that a text reads, by sqlglot: everything in FROM that no WITH defines."""
+    tree = sqlglot.parse_one(text, read="spark")
+    found: dict[tuple[str, MvPlace], None] = {}
+    for scope in traverse_scope(tree):
+        for source in scope.sources.values():
+            if isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier):
+                parts = [part for part in source.parts if isinstance(part, exp.Identifier)]
+                begin, end = parts[0].meta.get("start"), parts[-1].meta.get("end")
+                if begin is not None and end is not None:
+                    found[".".join(part.name for part in parts), MvPlace(begin, end + 1)] = None
+    return sorted(found, key=lambda pair: pair[1])
