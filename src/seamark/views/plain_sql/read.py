@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sqlglot
 from sqlglot import TokenType, exp
@@ -47,11 +47,19 @@ def _read(text: MvText) -> tuple[MvPart, ...]:
         return (_unread(DEFAULT_PART, text, (cut.refused,)),)
     if len(cut.queries) == 1:
         return (read_part(DEFAULT_PART, text),)
-    parts = []
-    for number, (lo, hi) in enumerate(cut.queries, 1):
-        part = read_part(f"part_{number}", _part_text(text, signs, cut, lo, hi))
-        parts.append(part)
+    pieces = [_part_text(text, signs, cut, lo, hi) for lo, hi in cut.queries]
+    parts = [read_part(f"part_{number}", piece) for number, piece in enumerate(pieces, 1)]
+    if cut.order is not None:
+        parts[-1] = _with_note(parts[-1], text.origin(cut.order.start))
     return tuple(parts)
+
+
+def _with_note(part: MvPart, at: int) -> MvPart:
+    """The part with a note about something that stands behind the whole union, and in no part's text."""
+    end = len(part.text.text)
+    place = MvPlace(end, end + 1)
+    text = replace(part.text, pieces=(*part.text.pieces, (place, at)))
+    return replace(part, text=text, notes=(*part.notes, place))
 
 
 def read_part(alias: str, text: MvText) -> MvPart:
