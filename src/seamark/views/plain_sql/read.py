@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import sqlglot
 from sqlglot import TokenType, exp
 from sqlglot.errors import ParseError, SqlglotError
-from sqlglot.optimizer.scope import traverse_scope
 
 from seamark.views.model import DEFAULT_PART, MvJoinKind, MvJoinSource, MvPart, MvRefusal
 from seamark.views.places import MvPlace, MvText, Paste
@@ -41,6 +40,7 @@ def _read(text: MvText) -> tuple[MvPart, ...]:
     signs = Signs(text.text)
     if not len(signs):
         raise UnreadableSelect("a SELECT is expected here", 0)
+    _check_statement(signs)
     _check_syntax(text.text)
     cut = _cut(signs)
     if cut.refused is not None:
@@ -120,18 +120,25 @@ def _part_text(text: MvText, signs: Signs, cut: _Cut, lo: int, hi: int) -> MvTex
     return paste.done()
 
 
+def _check_statement(signs: Signs) -> None:
+    """Nothing, or `UnreadableSelect` for what begins like no query, or goes on behind its end."""
+    if not signs.begins_query(0):
+        raise UnreadableSelect("a SELECT is expected here", signs[0].start)
+    ends = [i for i, sign in enumerate(signs.all) if sign.kind is TokenType.SEMICOLON]
+    behind = next((i for i in range(ends[0], len(signs)) if i not in ends), None) if ends else None
+    if behind is not None:
+        raise UnreadableSelect("there is a second statement", signs[behind].start)
+
+
 def _check_syntax(text: str) -> None:
     """Nothing, or `UnreadableSelect` where sqlglot's reading of Spark's SQL ends."""
     try:
-        found = sqlglot.parse(text, read="spark")
+        found = [statement for statement in sqlglot.parse(text, read="spark") if statement is not None]
     except ParseError as trouble:
         raise UnreadableSelect("the SELECT cannot be read from here", _offset(text, trouble)) from trouble
     except SqlglotError as trouble:
         raise UnreadableSelect("the SELECT cannot be read", 0) from trouble
-    statements = [statement for statement in found if statement is not None]
-    if len(statements) != 1:
-        raise UnreadableSelect("there is more than one statement", 0)
-    if not isinstance(statements[0], exp.Query):
+    if len(found) != 1 or not isinstance(found[0], exp.Query):
         raise UnreadableSelect("a SELECT is expected here", 0)
 
 
@@ -158,13 +165,35 @@ def _unread(alias: str, text: MvText, refusals: tuple[MvRefusal, ...]) -> MvPart
 
 def _tables(text: str) -> list[tuple[str, MvPlace]]:
     """The tables that a text reads, by sqlglot: everything in FROM that no WITH defines."""
-    tree = sqlglot.parse_one(text, read="spark")
     found: dict[tuple[str, MvPlace], None] = {}
-    for scope in traverse_scope(tree):
-        for source in scope.sources.values():
-            if isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier):
-                parts = [part for part in source.parts if isinstance(part, exp.Identifier)]
-                begin, end = parts[0].meta.get("start"), parts[-1].meta.get("end")
-                if begin is not None and end is not None:
-                    found[".".join(part.name for part in parts), MvPlace(begin, end + 1)] = None
+    for table in sqlglot.parse_one(text, read="spark").find_all(exp.Table):
+        parts = [part for part in table.parts if isinstance(part, exp.Identifier)]
+        if not parts or (len(parts) == 1 and _is_defined(table)):
+            continue
+        begin, end = parts[0].meta.get("start"), parts[-1].meta.get("end")
+        if begin is not None and end is not None:
+            found[".".join(part.name for part in parts), MvPlace(begin, end + 1)] = None
     return sorted(found, key=lambda pair: pair[1])
+
+
+def _is_defined(table: exp.Table) -> bool:
+    """Whether a WITH around a name defines it. A query of WITH sees those before it, and itself if it is recursive."""
+    inside: exp.Expr | None = table
+    while inside is not None:
+        around = inside.parent
+        if isinstance(inside, exp.CTE) and isinstance(around, exp.With):
+            before = around.expressions[: around.expressions.index(inside) + bool(around.recursive)]
+            if _defines(before, table.name):
+                return True
+            query = around.parent  # whose WITH has been looked at
+            inside = query.parent if query is not None else None
+            continue
+        found = inside.args.get("with_") or inside.args.get("with")
+        if isinstance(found, exp.With) and _defines(found.expressions, table.name):
+            return True
+        inside = around
+    return False
+
+
+def _defines(definitions: list[exp.Expr], name: str) -> bool:
+    return any(definition.alias.casefold() == name.casefold() for definition in definitions)
