@@ -71,7 +71,7 @@ class QueryReader:
         lo, hi = self._unwrapped(lo, hi)
         lo, known = self.definitions(lo, hi, known)
         lo, hi = self._unwrapped(lo, hi)
-        cut = next((i for i in self.signs.top_level(lo, hi) if self.signs[i].kind in SET_OPERATORS), None)
+        cut = next((i for i in self.signs.top_level(lo, hi) if self.is_set_operator(i)), None)
         if cut is not None:
             self.refuse(self.set_operator(cut, inside=True), cut)
             hi = cut
@@ -79,6 +79,11 @@ class QueryReader:
         found = self._select(lo, hi, known)
         self.depth -= 1
         return found
+
+    def is_set_operator(self, index: int) -> bool:
+        """Whether the word joins two queries: EXCEPT behind a star leaves out columns."""
+        sign, before = self.signs[index], self.signs[index - 1]
+        return sign.kind in SET_OPERATORS and before.kind not in (TokenType.STAR, TokenType.DOT)
 
     def set_operator(self, index: int, *, inside: bool) -> str:
         """The name of the operator between two queries."""
@@ -133,7 +138,7 @@ class QueryReader:
         list_end = clauses["SELECT"][1]
         found = FromReader(self, expressions, known).read(*clauses["FROM"]) if "FROM" in clauses else ()
         if not found:
-            raise Refused(refusal("VALUES", self.signs.place(lo, lo + 1)))
+            raise Refused(refusal("a query without FROM", self.signs.place(lo, lo + 1)))
         pieces = self.signs.split(begin, self._list_end(begin, list_end))
         columns = tuple(column for piece in pieces for column in self._columns(*piece, expressions))
         groups, group_all = self._groups(clauses.get("GROUP BY"), expressions, columns)

@@ -10,7 +10,7 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from seamark.views.model import DEFAULT_PART, MvJoinKind, MvJoinSource, MvPart, MvRefusal
 from seamark.views.places import MvPlace, MvText, Paste
-from seamark.views.plain_sql.query import SET_OPERATORS, QueryReader
+from seamark.views.plain_sql.query import QueryReader
 from seamark.views.plain_sql.refusals import Refused, refusal
 from seamark.views.plain_sql.signs import Signs, UnreadableSelect
 
@@ -87,7 +87,7 @@ def _cut(signs: Signs) -> _Cut:
         begin, _ = reader.definitions(0, end, {})
     except Refused as found:
         return _Cut((), (0, 0), found.refusal)
-    ops = [i for i in signs.top_level(begin, end) if signs[i].kind in SET_OPERATORS]
+    ops = [i for i in signs.top_level(begin, end) if reader.is_set_operator(i)]
     for index in ops:
         name = reader.set_operator(index, inside=False)
         if name != "UNION ALL":

@@ -29,6 +29,7 @@ _REASONS: dict[str, tuple[str, str]] = {
     "QUALIFY": ("Spark does not have it", "a condition over a subquery with the window"),
     "NATURAL JOIN": ("what it joins by is not written", "write ON or USING"),
     "VALUES": ("its rows are of no table", "make them a table"),
+    "a query without FROM": ("its rows are of no table", "make them a table"),
     "a table function": ("its rows are of no table", "make them a table"),
     "a join in parentheses": ("the order of the joins is not that of the text", "write the joins one after another"),
     "names for a table's columns": ("its columns are renamed by their order", "rename them in a subquery"),
