@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from seamark.views.model import MvTarget
 from seamark.views.places import MvScript
@@ -55,9 +56,13 @@ class MvContext:
     targets: tuple[MvTarget, ...] = ()
     handlers: tuple[MvHandler, ...] = ()
 
+    @cached_property
+    def _by_name(self) -> dict[str, MvTarget]:
+        return {target.name: target for target in reversed(self.targets)}
+
     def target(self, name: str) -> MvTarget | None:
         """The view of this name, or None."""
-        return next((target for target in self.targets if target.name == name), None)
+        return self._by_name.get(name)
 
     def handler(self, name: str) -> MvHandler | None:
         """The handler of this name, or None."""

@@ -231,7 +231,8 @@ class MvQuery:
     group_all: bool = False
     others: tuple[MvComputation, ...] = ()  # of ORDER BY and its kind, within windows too
     list_place: int = 0  # where the list of columns begins: another column may be put there
-    order_place: MvPlace | None = None
+    from_end: int = 0  # where FROM and WHERE end
+    where_place: MvPlace | None = None  # what stands behind WHERE
 
     @property
     def is_aggregated(self) -> bool:

@@ -46,7 +46,7 @@ class _Writer:
         else:
             unit = [self._expression(e, query) for e in query.unit]
             order = self._reference(query.order, query, None)
-            rank = f"rank() OVER (PARTITION BY {', '.join(unit)} ORDER BY {order})"
+            rank = f"rank() OVER (PARTITION BY {', '.join(unit)} ORDER BY {order}) - 1"
             names = [*unit, *(self._expression(e, query) for e in query.outs), rank]
         return [f"{name} AS o{i}" for i, name in enumerate(names)]
 

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
+from sqlglot import TokenType
+
 from seamark.views.language import tree
 from seamark.views.model import (
     MvColumn,
@@ -141,12 +143,14 @@ def is_plain_name(name: str) -> bool:
     return _PLAIN_NAME.fullmatch(name) is not None and Signs(name)[0].is_name
 
 
+@lru_cache(maxsize=4096)
 def is_balanced(text: str) -> bool:
     """Whether an expression closes what it opens: if not, it would take in what stands around it."""
     try:
-        return len(Signs(text)) > 0 and not any(sign.text == ";" and not sign.is_string for sign in Signs(text).all)
+        signs = Signs(text)
     except UnreadableSelect:
         return False
+    return len(signs) > 0 and not any(sign.kind is TokenType.SEMICOLON for sign in signs.all)
 
 
 @lru_cache(maxsize=4096)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 import sqlglot
@@ -226,17 +227,10 @@ class _Reduced:
         return self._pieces[-1][2]
 
     def parsed(self) -> exp.Expression:
-        """Sqlglot's tree of the expression, or `UnreadableSelect`."""
-        try:
-            found = sqlglot.parse("".join(self._shown), read="spark")
-        except SqlglotError as trouble:
-            raise UnreadableSelect("an expression cannot be read", self._pieces[0][2]) from trouble
-        select = found[0] if len(found) == 1 else None
-        if not isinstance(select, exp.Select) or len(select.expressions) != 1:
-            raise UnreadableSelect("this is not one expression", self._pieces[0][2])
-        if any(value for name, value in select.args.items() if name not in ("expressions", "hint", "kind")):
-            raise UnreadableSelect("this is not one expression", self._pieces[0][2])
-        tree: exp.Expression = select.expressions[0]
+        """The tree of the expression as sqlglot reads it, or `UnreadableSelect`."""
+        tree = _only_expression("".join(self._shown))
+        if tree is None:
+            raise UnreadableSelect("this cannot be read as one expression", self._pieces[0][2])
         return tree
 
     def references(self, tree: exp.Expression) -> Iterator[MvReference]:
@@ -255,6 +249,22 @@ class _Reduced:
             raise UnreadableSelect("a column's place cannot be found", self._pieces[0][2])
         words = tuple(part.name for part in column.parts)
         return MvReference(words, MvPlace(self.origin(begin), self.origin(end) + 1))
+
+
+@lru_cache(maxsize=2048)
+def _only_expression(select: str) -> exp.Expression | None:
+    """The tree of the only column of a SELECT, or None if it is anything else. Nobody changes a tree."""
+    try:
+        found = sqlglot.parse(select, read="spark")
+    except SqlglotError:
+        return None
+    tree = found[0] if len(found) == 1 else None
+    if not isinstance(tree, exp.Select) or len(tree.expressions) != 1:
+        return None
+    if any(value for name, value in tree.args.items() if name not in ("expressions", "hint", "kind")):
+        return None
+    only: exp.Expression = tree.expressions[0]
+    return only
 
 
 def _bare(tree: exp.Expression) -> exp.Expression:

@@ -154,9 +154,8 @@ class QueryReader:
             group_all=group_all,
             others=tuple(self._others(clauses, expressions)),
             list_place=self.signs[begin].start,
-            order_place=self.signs.place(clauses["ORDER BY"][0] - 1, clauses["ORDER BY"][1])
-            if "ORDER BY" in clauses
-            else None,
+            from_end=self.signs[clauses["WHERE" if "WHERE" in clauses else "FROM"][1] - 1].end,
+            where_place=self.signs.place(*clauses["WHERE"]) if "WHERE" in clauses else None,
         )
 
     def _refuse_other_queries(self, lo: int) -> None:

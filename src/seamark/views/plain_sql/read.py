@@ -46,7 +46,7 @@ def _read(text: MvText) -> tuple[MvPart, ...]:
     if cut.refused is not None:
         return (_unread(DEFAULT_PART, text, (cut.refused,)),)
     if len(cut.queries) == 1:
-        return (read_part(DEFAULT_PART, text),)
+        return (read_part(DEFAULT_PART, text, signs),)
     pieces = [_part_text(text, signs, cut, lo, hi) for lo, hi in cut.queries]
     parts = [read_part(f"part_{number}", piece) for number, piece in enumerate(pieces, 1)]
     if cut.order is not None:
@@ -62,9 +62,9 @@ def _with_note(part: MvPart, at: int) -> MvPart:
     return replace(part, text=text, notes=(*part.notes, place))
 
 
-def read_part(alias: str, text: MvText) -> MvPart:
-    """One SELECT as a part of a view."""
-    signs = Signs(text.text)
+def read_part(alias: str, text: MvText, signs: Signs | None = None) -> MvPart:
+    """One SELECT as a part of a view; `signs` are those of the text where they are known."""
+    signs = Signs(text.text) if signs is None else signs
     reader = QueryReader(signs)
     end = len(signs)
     while end and signs[end - 1].kind is TokenType.SEMICOLON:
