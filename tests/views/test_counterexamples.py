@@ -1,6 +1,6 @@
 """The histories by which looser rules were found wrong, by hand: each view ends equal to its query.
 
-Those about settling doubled keys (B11) and about reading (B9, B10) are tested where that is done.
+Those about settling doubled keys (B11) and about images in memory (B10) are tested where that is done.
 """
 
 import pytest
@@ -133,6 +133,21 @@ def test_b8_a_cut_pass_moves_to_the_end_of_its_interval():
     view = Query([from_(), Source("inner", "t1", on=[eq((1, ID), (0, A))])])
     changes = ("put", "t1", 1, (1, 0, 0, 0)), ("put", "t1", 2, (2, 0, 0, 0))
     happens(view, ["t1"], {"t0": [(1, 2, 0, 0)]}, *changes, ("page", 9, 1), ("full", "stream"))
+
+
+@pytest.mark.scenario("V96")
+def test_b9_the_partition_of_null_is_read_from_all_leftmost_rows():
+    sources = [from_(), Source("left", "t1", on=[eq((1, ID), (0, A))])]
+    view = Query(sources, [], "window", [col(1, B)], outs=[col(0, ID)], order=(0, 0, C))
+    kept = happens(view, [], {}, ("put", "t0", 1, (1, 0, 0, 0)), ("stream",))
+    assert kept.plan.leftmost.whole_for_null == (0,)
+
+
+@pytest.mark.scenario("V96")
+def test_b9_a_source_is_not_read_by_the_on_of_a_later_left_source():
+    sources = [from_(), Source("inner", "t2"), Source("left", "t1", on=[eq((2, A), (0, A)), eq((2, B), (1, B))])]
+    kept = happens(Query(sources), [], {"t2": [(1, 0, 0, 0)]}, ("put", "t0", 1, (1, 0, 0, 0)), ("stream",))
+    assert len(kept.stands) == 1
 
 
 @pytest.mark.scenario("V96")

@@ -1,4 +1,4 @@
-"""Keeping a tiny view by changes: units are found by the product's paths, and refreshed from scratch."""
+"""Keeping a tiny view by changes: units are found by the product's paths, and their rows read by its plan."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from seamark.views.paths.actions import (
     paths_of,
 )
 from seamark.views.paths.facts import LiteralCondition
+from seamark.views.paths.reading import reading_plan
 from seamark.views.table_info import KnownTables
 
 Record = tuple[Row | None, Row | None]
@@ -81,6 +82,7 @@ class Kept:
         self.actions: list[Action] = list(self.paths.actions)
         self.leaf_of = {action.source: leaf for leaf, action in enumerate(self.actions)}
         assert [action.table for action in self.actions] == self.leaves
+        self.plan = reading_plan(self.paths)
         self.is_owner = self.paths.unit.is_owner
         self.leftmost = self.leaf_of[self.paths.unit.leftmost]
         self.unit_query = view
@@ -175,15 +177,42 @@ class Kept:
     # --- runs ---------------------------------------------------------------------------------------------------------
 
     def refresh(self, units: set[Row] | None) -> None:
-        right = self.from_scratch()
         if units is None:
-            self.stands = right
+            self.stands = self.from_scratch()
             return
+        right = result(self.view, self.read(units))
         for unit in units:
             if unit in right:
                 self.stands[unit] = right[unit]
             else:
                 self.stands.pop(unit, None)
+
+    def read(self, units: set[Row]) -> dict[int, list[Row]]:
+        """The rows that the product would read for these units, level by level."""
+        here = {number: list(self.rows[self.leaves[leaf]].values()) for number, leaf in self.leaf_of.items()}
+        data = {self.paths.unit.leftmost: self.leftmost_rows(units, here)}
+        for level in self.plan.levels:
+            found = {}
+            for lookup in level:
+                rows = here[lookup.source]
+                for source, one, other in lookup.by:
+                    values = {row[_AT[one]] for row in data[source]} - {None}
+                    rows = [row for row in rows if row[_AT[other]] in values]
+                found[lookup.source] = rows
+            data |= found
+        return {self.leaf_of[number]: rows for number, rows in data.items()}
+
+    def leftmost_rows(self, units: set[Row], here: dict[int, list[Row]]) -> list[Row]:
+        read = self.plan.leftmost
+        if read.source is None or any(unit[n] is None for unit in units for n in read.whole_for_null):
+            return here[self.paths.unit.leftmost]
+        values = {tuple(unit[n] for n, _ in read.columns) for unit in units}
+        rows = [row for row in here[read.source] if tuple(row[_AT[name]] for _, name in read.columns) in values]
+        for hop in read.hops:
+            found = {tuple(row[_AT[one]] for one, _ in hop.pairs) for row in rows}
+            found = {value for value in found if None not in value}
+            rows = [row for row in here[hop.upto] if tuple(row[_AT[other]] for _, other in hop.pairs) in found]
+        return rows
 
     def all_units(self) -> set[Row]:
         return set(self.from_scratch()) | set(self.stands)
