@@ -4,7 +4,7 @@ import pytest
 from tests.support.views import SHOP, linked, paths
 
 from seamark.views.checks.check import Surroundings, check
-from seamark.views.language.script import read_view
+from seamark.views.language.script import read_script, read_view
 from seamark.views.model import MvJoinKind, MvRefresh, MvUnitKind
 from seamark.views.paths.keys import key_of, transform_keys
 from seamark.views.paths.units import unit_of
@@ -115,6 +115,44 @@ def test_what_is_refused_is_computed_as_a_whole_where_that_is_asked_for(refresh)
     assert target.tables == ("orders", "payment")
     text = target.parts[0].text.text
     assert [source.place.of(text) for source in target.parts[0].tables] == ["`orders`", "payment"]
+
+
+@pytest.mark.scenario("V70")
+def test_all_tables_of_a_union_inside_are_known_and_a_view_over_it_sees_its_columns():
+    select = "SELECT t.id FROM (SELECT id FROM orders UNION ALL SELECT id FROM customer) t"
+    script = read_script(
+        f"CREATE MATERIALIZED VIEW v PRIMARY KEY (id) REFRESH FULL AS {select};"
+        "CREATE MATERIALIZED VIEW w AS SELECT id FROM v; CREATE MATERIALIZED VIEW x AS SELECT nope FROM v;"
+        "CREATE MATERIALIZED VIEW y PRIMARY KEY (a) REFRESH FULL AS SELECT * FROM (SELECT 1 AS a UNION SELECT 2) t;"
+        "CREATE MATERIALIZED VIEW z PRIMARY KEY (a) AS SELECT a FROM y"
+    )
+    checked = check(script, Surroundings(SHOP))
+    assert checked.context.target("v").tables == ("orders", "customer")
+    assert [(i.kind, i.line) for i in checked.issues if i.is_error] == [("IllegalOutputReference", 1)]
+    assert checked.wrong_views == {"x"}
+
+
+@pytest.mark.scenario("V70")
+def test_a_text_whose_unit_is_missing_only_once_it_is_linked_falls_back_to_full():
+    for select in (
+        "SELECT count(*) AS n FROM orders",
+        "SELECT id, rank() OVER (ORDER BY id) AS n FROM orders",
+        "SELECT n, count(*) AS m FROM (SELECT count(*) AS n FROM orders GROUP BY note) t GROUP BY n",
+    ):
+        reading = read_view("v", select, ["n"], MvRefresh.AUTO)
+        checked = check(reading, Surroundings(SHOP))
+        assert checked.context.targets[0].is_full
+        assert checked.context.targets[0].parts[0].refusals
+        assert [i.kind for i in checked.issues if i.is_error] == []
+
+
+def test_windows_with_a_partition_written_in_two_ways_have_it_in_common():
+    found = paths(
+        "SELECT o.id, rank() OVER (PARTITION BY customer_id ORDER BY o.id) AS a, "
+        "rank() OVER (PARTITION BY o.CUSTOMER_ID, c.name ORDER BY o.id) AS b "
+        "FROM orders o JOIN customer c ON c.id = o.customer_id"
+    )
+    assert [column.shown for column in found.unit.columns] == ["customer_id"]
 
 
 @pytest.mark.scenario("V70")

@@ -88,6 +88,21 @@ def test_a_path_query_gives_the_keys_that_the_path_leads_to(database):
     assert len(kinds) == 4
 
 
+@pytest.mark.scenario("V14")
+def test_conditions_of_a_hop_stand_in_parentheses():
+    found = paths(
+        "SELECT o.id, r.title FROM orders o JOIN customer c ON c.id = o.customer_id LEFT JOIN region r "
+        "ON r.id = c.region_id AND r.country = 'X' WHERE c.name = 'A' OR c.id = 3"
+    )
+    assert path_query(found, found.actions[2]) == (
+        "SELECT DISTINCT h2.`id`\n"
+        "FROM changed\n"
+        "JOIN `customer` AS h1 ON h1.`region_id` = changed.`id` AND (h1.`name` = 'A' OR h1.`id` = 3)\n"
+        "JOIN `orders` AS h2 ON h2.`customer_id` = h1.`id`\n"
+        "WHERE (changed.`country` = 'X')"
+    )
+
+
 def expected_keys(kept, action, images):
     leftmost = kept.rows[kept.leaves[kept.leftmost]].values()
     if isinstance(action, ActionEveryKey):

@@ -293,6 +293,7 @@ class MvPart:
     refusals: tuple[MvRefusal, ...] = ()
     notes: tuple[MvPlace, ...] = ()  # ORDER BY that changes nothing
     place: int = 0  # in the script
+    names: tuple[str, ...] = ()  # of its columns, where its query was not read and they are known
 
     @property
     def sources(self) -> tuple[MvJoinSource, ...]:

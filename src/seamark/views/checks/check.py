@@ -78,7 +78,7 @@ class _WithViews:
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._views: dict[str, MvTableInfo] = {}
+        self._views: dict[str, MvTableInfo | None] = {}
 
     def find(self, name: str) -> MvTableInfo | None:
         """What is known of the table or view of this name, or None."""
@@ -88,9 +88,9 @@ class _WithViews:
         """The names of all tables and views."""
         return tuple(dict.fromkeys((*self._tables.names(), *self._views)))
 
-    def add(self, info: MvTableInfo) -> None:
-        """Let a view be read like a table."""
-        self._views[info.name] = info
+    def add(self, name: str, info: MvTableInfo | None) -> None:
+        """Let a view be read like a table; None where its columns are not known."""
+        self._views[name] = info
 
 
 @dataclass
@@ -178,8 +178,8 @@ class _Checking:
             self.targets[name] = target
             self._check_linked(target, found)
         table = self.surroundings.tables.find(name)
-        if table is None and target.parts[0].query is not None:
-            self.tables.add(as_table(target))
+        if table is None:
+            self.tables.add(name, as_table(target))
 
     def _check_linked(self, target: MvTarget, found: list[Linked]) -> None:
         name = target.name
@@ -213,21 +213,24 @@ class _Checking:
                 self.wrong_handlers.add(handler.name)
 
 
-def as_table(target: MvTarget) -> MvTableInfo:
-    """A linked view as a table that another view reads. The type of a column is null where only Spark can tell it."""
+def as_table(target: MvTarget) -> MvTableInfo | None:
+    """A linked view as a table that another view reads, or None while its columns are not known.
+
+    The type of a column is null where only Spark can tell it.
+    """
     part = target.parts[0]
-    lineage = Lineage(part)
-    columns = tuple(
-        Column(
-            c.name, type_of(lineage, c.value) or pa.null(), is_nullable(lineage, c) or lineage.column(c.value) is None
-        )
-        for c in part.columns
-        if c.star is None
-    )
-    key = key_of(target, None).columns
+    if part.query is None:
+        columns = tuple(Column(name, pa.null(), nullable=True) for name in part.names)
+    elif any(column.star is not None for column in part.columns):
+        columns = ()
+    else:
+        lineage = Lineage(part)
+        columns = tuple(_as_column(lineage, column) for column in part.columns)
+    if not columns:
+        return None
     names = {column.name.casefold(): column.name for column in columns}
-    known = tuple(names[name.casefold()] for name in key if name.casefold() in names)
-    return MvTableInfo(target.name, TableSchema(columns, known))
+    key = tuple(names[name.casefold()] for name in key_of(target, None).columns if name.casefold() in names)
+    return MvTableInfo(target.name, TableSchema(columns, key))
 
 
 def _as_column(lineage: Lineage, column: MvColumn) -> Column:

@@ -13,7 +13,7 @@ from seamark.views.table_info import Tables
 def input_issues(handler: MvHandler, tables: Tables) -> Iterator[MvIssue]:
     """Inputs of tables that are not there; they belong to the phase `metadata`."""
     for found in handler.inputs:
-        if tables.find(found.table) is None:
+        if found.table not in tables.names():
             hint = did_you_mean(found.table, tables.names(), "tables")
             message = f"there is no table '{found.table}'; {hint}"
             yield issue_at("UnknownInputTable", message, handler.script, found.place)

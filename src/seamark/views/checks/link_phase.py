@@ -9,7 +9,6 @@ from seamark.tables.schema.table_schema import HIDDEN_COLUMNS, SYSTEM_COLUMNS
 from seamark.views.context import MvContext, MvHandler
 from seamark.views.issues import MvIssue, issue_at, issue_in
 from seamark.views.model import MvJoinSource, MvLiteral, MvPart, MvReference, MvRefresh, MvTarget
-from seamark.views.paths.units import refusals_of
 
 _RESERVED = frozenset((*SYSTEM_COLUMNS, *HIDDEN_COLUMNS))
 _OWNERS = re.compile(r"_owner(_\d+)?")
@@ -55,7 +54,7 @@ def _orders(part: MvPart) -> Iterator[MvIssue]:
 
 
 def _refusals(target: MvTarget, part: MvPart) -> Iterator[MvIssue]:
-    for found in part.refusals or refusals_of(part):
+    for found in part.refusals:
         message = f"view '{target.name}' cannot be kept by what changed. {found.reason}. Instead: {found.way_out}"
         yield issue_in("NotIncremental", message, part.text, found.place.start)
 

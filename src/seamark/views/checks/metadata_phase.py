@@ -21,7 +21,7 @@ def source_issues(part: MvPart, tables: Tables) -> Iterator[MvIssue]:
     """Tables that are not there, or are called otherwise."""
     for source in part.tables:
         name = str(source.table)
-        if tables.find(name) is not None:
+        if name in tables.names():
             continue
         other = next((known for known in tables.names() if known.casefold() == name.casefold()), None)
         if other is not None:

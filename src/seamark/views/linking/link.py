@@ -21,6 +21,7 @@ from seamark.views.model import (
     MvValue,
     MvWindow,
 )
+from seamark.views.paths.units import refusals_of
 from seamark.views.places import MvPlace, MvText
 from seamark.views.plain_sql.query import as_computation
 from seamark.views.table_info import Tables
@@ -41,6 +42,8 @@ class Linked:
 def link_part(part: MvPart, tables: Tables | None, *, strict: bool) -> Linked:
     """The part with numbers, linked columns and `*` spelled out, as far as `tables` (None: not asked) tell.
 
+    With tables it is also known whether the part has a unit: if not, its `refusals` say why.
+
     With `strict` a name before a point must be an alias, as it always is in the document's language.
     """
     if part.query is None:
@@ -48,7 +51,11 @@ def link_part(part: MvPart, tables: Tables | None, *, strict: bool) -> Linked:
         return Linked(replace(part, tables=found), ())
     linker = _Linker(part.text, tables, strict)
     query = linker.query(part.query, None)
-    return Linked(replace(part, query=query, tables=tuple(sorted(linker.leaves, key=_number))), tuple(linker.issues))
+    linked = replace(part, query=query, tables=tuple(sorted(linker.leaves, key=_number)))
+    if tables is not None and not part.refusals:
+        # Only now is it known which expressions are the same: by what windows have in common, for one.
+        linked = replace(linked, refusals=refusals_of(linked))
+    return Linked(linked, tuple(linker.issues))
 
 
 @dataclass

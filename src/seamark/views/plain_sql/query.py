@@ -73,9 +73,7 @@ class QueryReader:
         lo, hi = self._unwrapped(lo, hi)
         cut = next((i for i in self.signs.top_level(lo, hi) if self.is_set_operator(i)), None)
         if cut is not None:
-            self.refuse(self.set_operator(cut, inside=True), cut)
-            hi = cut
-            lo, hi = self._unwrapped(lo, hi)
+            raise Refused(refusal(self.set_operator(cut, inside=True), self.signs.place(cut, cut + 1)))
         found = self._select(lo, hi, known)
         self.depth -= 1
         return found

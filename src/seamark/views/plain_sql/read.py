@@ -160,7 +160,15 @@ def _unread(alias: str, text: MvText, refusals: tuple[MvRefusal, ...]) -> MvPart
         MvJoinSource(name, MvJoinKind.INNER, place, table=name, number=number)
         for number, (name, place) in enumerate(_tables(text.text))
     )
-    return MvPart(alias, text, None, tables, refusals, (), text.origin(refusals[0].place.start))
+    place = text.origin(refusals[0].place.start)
+    return MvPart(alias, text, None, tables, refusals, (), place, tuple(_names(text.text)))
+
+
+def _names(text: str) -> list[str]:
+    """The names of a text's columns, by sqlglot; none where a star or an expression without name is among them."""
+    tree = sqlglot.parse_one(text, read="spark")
+    found = list(tree.named_selects) if isinstance(tree, exp.Query) else []
+    return found if all(name and name != "*" for name in found) else []
 
 
 def _tables(text: str) -> list[tuple[str, MvPlace]]:

@@ -58,7 +58,7 @@ def path_query(paths: Paths, action: Action) -> str:
     for number, hop in enumerate(hops, 1):
         here = f"h{number}"
         same = [f"{here}.{quoted(other)} = {alias}.{quoted(one)}" for one, other in hop.pairs]
-        conditions = [*same, *(literal.sql(here) for literal in hop.literals)]
+        conditions = [*same, *(f"({literal.sql(here)})" for literal in hop.literals)]
         lines.append(f"JOIN {quoted(str(paths.part.source(hop.upto).table))} AS {here} ON {' AND '.join(conditions)}")
         alias = here
     return "\n".join([*lines, *_where(_literals(action))])
