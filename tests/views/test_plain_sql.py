@@ -198,6 +198,17 @@ def test_units_of_left_most_queries():
     assert found.actions[0].literals == ()
 
 
+def test_subqueries_without_alias_stand_side_by_side():
+    text = "SELECT a, b FROM (SELECT id AS a FROM orders) JOIN (SELECT id AS b FROM customer) ON b = a"
+    assert issues(text, ["a"]) == []
+    assert [action.kind for action in paths(text).actions] == ["sync", "transform"]
+
+
+def test_whole_numbers_and_floats_do_not_compare():
+    text = "SELECT o.id FROM orders o JOIN payment p ON p.pay_id = o.id AND p.paid = o.customer_id"
+    assert issues(text) == [("JoinTypes", 1, 65)]
+
+
 def test_names_in_braces_backslashes_and_hints_are_left_alone():
     text = "SELECT /*+ SHUFFLE_HASH(o) */ id, '{a} \\\\' AS `b}` FROM orders o -- ;"
     (part,) = linked(text).parts

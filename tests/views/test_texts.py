@@ -14,6 +14,7 @@ from seamark.views.paths.actions import ActionEveryKey, ActionKeysTransform
 from seamark.views.paths.units import unit_of
 from seamark.views.sql.ddl import Dialect, create_table, proposed_columns
 from seamark.views.sql.queries import owner_names, path_query, refresh_query, unit_names
+from seamark.views.sql.units import units_query
 
 
 def duck(text: str) -> str:
@@ -41,6 +42,31 @@ def fill(found, name, columns, rows):
 def fill_tables(found, kept):
     for name in kept.tables:
         fill(found, name, COLUMNS, kept.rows[name].values())
+
+
+@pytest.mark.scenario("V42")
+@pytest.mark.scenario("V49")
+def test_the_units_of_rows_are_at_least_those_of_every_moment(database):
+    found_any = 0
+    for n in range(300):
+        case = random_case(Random(f"units {n}"))
+        kept = Kept(case.view, case.tables, [], case.rows)
+        for happening in case.happenings:
+            if happening[0] == "put":
+                kept.put(*happening[1:])
+        if kept.is_owner:
+            continue
+        keys = {row[0] for row in kept.versions(kept.leaves[kept.leftmost]) if row[0] % 2}
+        expected = kept.units_of(keys)
+        for name in kept.tables:
+            fill(database, name, COLUMNS, kept.versions(name))
+        fill(database, "keys", ["id"], [(key,) for key in keys])
+        waiting = {s for s, leaf in kept.leaf_of.items() if kept.waiting()[kept.leaves[leaf]]}
+        rows = set(database.sql(duck(units_query(kept.paths, waiting=waiting))).fetchall())
+        assert rows == expected, f"{n}: {text_of(case.view)}"
+        assert set(database.sql(duck(units_query(kept.paths))).fetchall()) >= expected
+        found_any += bool(rows)
+    assert found_any > 50
 
 
 def shown(view, row):
@@ -191,6 +217,20 @@ def test_the_proposed_table_in_three_dialects():
         "  `tags` Array(Nullable(String)),\n"
         "  `found` Nullable(String) -- computed: Spark tells its type\n"
         ")\nENGINE = ReplacingMergeTree\nORDER BY (`order_id`, `no`)"
+    )
+
+
+def test_the_units_of_rows_with_every_column_written_out():
+    found = paths(
+        "SELECT upper(kind) AS k, count(*) AS n FROM line LEFT JOIN line_ext USING (order_id) "
+        "WHERE memo <> 'x' AND EXISTS (SELECT 1 FROM orders o WHERE o.id = order_id) GROUP BY upper(kind)"
+    )
+    same = " AND ".join(f"keys.`{name}` IS NOT DISTINCT FROM v.`{name}`" for name in ("order_id", "no"))
+    assert units_query(found, {0: "line_versions"}, waiting=()) == (
+        "SELECT DISTINCT upper(`line`.`kind`) AS `_owner`\n"
+        f"FROM (SELECT v.* FROM line_versions AS v WHERE EXISTS (SELECT 1 FROM keys WHERE {same})) AS `line`\n"
+        "LEFT JOIN `line_ext` AS `line_ext` ON `line_ext`.`order_id` = `line`.`order_id`\n"
+        "WHERE (`line_ext`.`memo` <> 'x')"
     )
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from seamark.errors import did_you_mean
 from seamark.tables.schema.types import spark_name
+from seamark.transforms.declare.shape import is_exact_number
 from seamark.views.checks.batches import Batches
 from seamark.views.issues import MvIssue, issue_at, issue_in
 from seamark.views.model import MvJoinCondition, MvJoinSource, MvPart, MvTarget, MvUnitKind
@@ -88,18 +89,22 @@ def _mismatch(first: MvPart, other: MvPart) -> Iterator[MvIssue]:
 
 
 def _alike(one: pa.DataType, other: pa.DataType) -> bool:
-    return one == other or (kind_of(one) == "number" and kind_of(other) == "number")
+    """Whether Spark puts values of two types in one column without making them something else."""
+    numbers = ("whole number", "float")
+    return one == other or (kind_of(one) in numbers and kind_of(other) in numbers)
 
 
 def kind_of(found: pa.DataType) -> str | None:
-    """What sort of plain value a type holds, None for arrays and structs."""
+    """What sort of plain value a type holds, None for arrays and structs: values of one kind compare by themselves.
+
+    Whole numbers and floats do not: two of the former may equal the same one of the latter. Nor do a moment and a wall
+    clock: whether they are equal depends on the session's time zone.
+    """
     if pa.types.is_nested(found) or pa.types.is_null(found):
         return None
-    if pa.types.is_integer(found) or pa.types.is_floating(found) or pa.types.is_decimal(found):
-        return "number"
-    if pa.types.is_timestamp(found) or pa.types.is_date(found):
-        return "time"
-    return str(found)
+    if is_exact_number(found):
+        return "whole number"
+    return "float" if pa.types.is_floating(found) else str(found)
 
 
 # --- joins and paths --------------------------------------------------------------------------------------------------

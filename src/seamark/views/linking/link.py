@@ -163,7 +163,7 @@ class _Linker:
         seen: set[str] = set()
         for source in sources:
             alias = source.alias.casefold()
-            if alias in seen:
+            if alias and alias in seen:
                 self._say("DuplicateAlias", f"two tables have the alias '{source.alias}'", source.alias_place)
             seen.add(alias)
 

@@ -177,10 +177,13 @@ class Lineage:
 
 
 def any_inner_unit(sources: Iterable[MvJoinSource]) -> MvJoinSource | None:
-    """A source of FROM with groups or windows in it, however deep, or None."""
+    """A source of FROM with groups or windows in it, or columns made by queries, however deep; or None."""
     for source in sources:
         if source.query is None:
             continue
-        if source.query.kind is not MvUnitKind.OWNER or any_inner_unit(source.query.sources) is not None:
+        made_by_query = any(c.computation is not None and c.computation.queries for c in source.query.columns)
+        if source.query.kind is not MvUnitKind.OWNER or made_by_query:
+            return source
+        if any_inner_unit(source.query.sources) is not None:
             return source
     return None

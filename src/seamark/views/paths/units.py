@@ -84,6 +84,9 @@ def _refusals(lineage: Lineage) -> Iterator[MvRefusal]:
         shown = [as_computation(column, lineage.part.text.text) for column in query.columns]
         if not all(any(same_expression(unit, column) for column in shown) for unit in lineage.unit_of(query)):
             yield refusal("DISTINCT over groups", query.place)
+    for expression in lineage.unit_of(query):
+        if expression.queries:
+            yield refusal("a group by a query", expression.place)
     inner = any_inner_unit(query.sources)
     if inner is not None:
         yield refusal("a group over groups", inner.place)

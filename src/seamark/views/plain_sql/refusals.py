@@ -35,8 +35,12 @@ _REASONS: dict[str, tuple[str, str]] = {
     "names for a table's columns": ("its columns are renamed by their order", "rename them in a subquery"),
     "time travel": ("it reads a table as it was", f"read the table as it is; or {FULL}"),
     "|>": ("pipe syntax is not followed", "write the query with SELECT"),
+    "a group by a query": (
+        "a row's group depends on other rows, through the query",
+        "join the table; or make the inner query a view of its own",
+    ),
     "a group over groups": (
-        "a row's group depends on other rows, through an aggregate or window in FROM",
+        "a row's group depends on other rows, through an aggregate, a window or a query in FROM",
         "make the inner query a view of its own",
     ),
     "DISTINCT over groups": (
