@@ -267,3 +267,54 @@ def test_what_two_scripts_say_is_checked_together():
     reading = read_script(f"CREATE ASYNC MATERIALIZED VIEW v AS {GOOD}", "a.sql") + read_script(HANDLER, "b.sql")
     assert isinstance(reading, Reading)
     assert check(reading, Surroundings(tables())).issues == []
+
+
+def test_a_view_with_an_error_is_not_checked_further():
+    found = checked("CREATE MATERIALIZED VIEW w AS SELECT o.nope AS name FROM orders o JOIN settings s ON s.code = 58")
+    assert [i.kind for i in found.issues] == ["IllegalOutputReference"]
+
+
+@pytest.mark.scenario("V8")
+def test_issues_are_sorted_by_their_place_and_shown_with_it():
+    text = f"{view('SELECT z.id AS id, y.id AS name FROM orders AS o')}\n{HANDLER.replace('HANDLER h', 'HANDLER i')}"
+    found = checked(text).issues
+    assert [(i.line, i.column) for i in found] == [(2, 8), (2, 20), (4, 32)]
+    assert str(found).splitlines()[:3] == [
+        "2:8: error UnknownAlias: there is no table 'z' here; aliases: o.",
+        "    SELECT z.id AS id, y.id AS name FROM orders AS o;",
+        "           ^",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("dictionaries", "expected"),
+    [
+        (["customer"], []),
+        (["nope"], ["UnknownInputTable"]),
+        (["region"], ["UselessInput"]),
+        (["orders"], ["BatchLeftmost"]),
+    ],
+)
+def test_dictionaries_of_a_view_are_tables_that_it_reads(dictionaries, expected):
+    select = "SELECT o.id, c.name FROM orders o JOIN customer c ON c.id = o.customer_id"
+    reading = read_view("w", select, dictionaries=dictionaries)
+    assert [i.kind for i in check(reading, Surroundings(tables())).issues] == expected
+
+
+@pytest.mark.scenario("V63")
+def test_a_dictionary_that_concerns_every_key_is_not_warned_of_and_a_stream_is_at_its_place():
+    select = "SELECT o.id, s.value FROM orders o\nJOIN settings s ON s.code = 58"
+    (issue,) = check(read_view("w", select), Surroundings(tables())).issues
+    assert (issue.kind, issue.line, issue.column) == ("KeyExtractionImpossible", 2, 6)
+    assert check(read_view("w", select, dictionaries=["settings"]), Surroundings(tables())).issues == []
+
+
+@pytest.mark.scenario("V10")
+def test_parts_of_other_numbers_of_columns_and_a_required_column():
+    text = (
+        "CREATE MATERIALIZED VIEW w PRIMARY KEY (id) AS SELECT id, note FROM orders UNION ALL\nSELECT id FROM customer"
+    )
+    (issue,) = checked(text).issues
+    assert (issue.kind, issue.line, issue.column) == ("UnionMismatch", 2, 1)
+    (issue,) = checked("CREATE MATERIALIZED VIEW w2 AS SELECT id FROM orders", REQUIRED).issues
+    assert (issue.kind, "'name'" in issue.message) == ("RequiredColumnMissing", True)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from seamark.tables.schema.table_schema import Column, TableSchema
 from seamark.views.checks.batches import Batches
-from seamark.views.checks.feeds_phase import feed_issues, input_issues
+from seamark.views.checks.feeds_phase import dictionary_issues, feed_issues, input_issues
 from seamark.views.checks.key_checks import key_issues
 from seamark.views.checks.link_phase import context_issues, cycles, handler_issues, target_issues
 from seamark.views.checks.metadata_phase import (
@@ -189,6 +189,7 @@ class _Checking:
         seen = set(self.issues)
         links = [issue for issue in (*unknown, *linking) if issue not in seen]
         links += destination_issues(target, self.surroundings.destinations)
+        links += dictionary_issues(target, self.tables)
         if not self._note(name, links):
             return
         again = [i for i in target_issues(target) if i not in seen]  # `*` is known now

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from seamark.errors import did_you_mean
 from seamark.views.context import MvContext, MvHandler
 from seamark.views.issues import MvIssue, issue_at
+from seamark.views.model import MvTarget
 from seamark.views.table_info import Tables
 
 
@@ -17,6 +18,18 @@ def input_issues(handler: MvHandler, tables: Tables) -> Iterator[MvIssue]:
             hint = did_you_mean(found.table, tables.names(), "tables")
             message = f"there is no table '{found.table}'; {hint}"
             yield issue_at("UnknownInputTable", message, handler.script, found.place)
+
+
+def dictionary_issues(target: MvTarget, tables: Tables) -> Iterator[MvIssue]:
+    """Dictionaries that a view was given and does not read, or that are no tables."""
+    for name in target.dictionaries:
+        if name not in tables.names():
+            hint = did_you_mean(name, tables.names(), "tables")
+            message = f"view '{target.name}' has the dictionary '{name}', which is no table; {hint}"
+            yield issue_at("UnknownInputTable", message, target.script, target.place)
+        elif name not in target.tables:
+            message = f"view '{target.name}' has the dictionary '{name}', which it does not read"
+            yield issue_at("UselessInput", message, target.script, target.place)
 
 
 def feed_issues(handler: MvHandler, context: MvContext, tables: Tables) -> Iterator[MvIssue]:
