@@ -270,8 +270,10 @@ def test_what_two_scripts_say_is_checked_together():
 
 
 def test_a_view_with_an_error_is_not_checked_further():
-    found = checked("CREATE MATERIALIZED VIEW w AS SELECT o.nope AS name FROM orders o JOIN settings s ON s.code = 58")
+    found = checked("CREATE MATERIALIZED VIEW v AS SELECT o.nope AS id, o.note AS unknown FROM orders o")
     assert [i.kind for i in found.issues] == ["IllegalOutputReference"]
+    found = checked("CREATE MATERIALIZED VIEW v AS SELECT o.note AS unknown FROM orders o")
+    assert [i.kind for i in found.issues] == ["UnknownOutputColumn"]
 
 
 @pytest.mark.scenario("V8")
