@@ -6,6 +6,7 @@ import pytest
 from tests.support.views import SHOP, linked, paths, table
 
 from seamark import views
+from seamark.errors import UnfitKey
 from seamark.views.checks.check import Surroundings, check
 from seamark.views.language.script import read_script
 
@@ -28,9 +29,9 @@ def test_keys_and_their_prefixes_know_their_table():
     assert line.key.starts_with(["order_id"])
     assert line.key.starts_with(["no", "order_id"])
     assert not line.key.starts_with(["no"])
-    with pytest.raises(ValueError, match="1 values do not fit the key of 'line': order_id, no"):
+    with pytest.raises(UnfitKey, match=r"'line': 1 values were given for its key \(order_id, no\)"):
         line.key.key(7)
-    with pytest.raises(ValueError, match="3 values"):
+    with pytest.raises(UnfitKey, match="3 values"):
         line.key.prefix(1, 2, 3)
 
 

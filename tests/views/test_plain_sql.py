@@ -1,13 +1,14 @@
 """Plain SQL as Spark reads it: names, stars, USING, ambiguous columns, full views, and places of tables."""
 
 import pytest
-from tests.support.views import SHOP, linked, paths
+from tests.support.views import SHOP, linked, paths, table
 
 from seamark.views.checks.check import Surroundings, check
 from seamark.views.language.script import read_script, read_view
 from seamark.views.model import MvJoinKind, MvRefresh, MvUnitKind
 from seamark.views.paths.keys import key_of, transform_keys
 from seamark.views.paths.units import unit_of
+from seamark.views.table_info import KnownTables
 
 
 def columns(select):
@@ -196,6 +197,26 @@ def test_units_of_left_most_queries():
     )
     assert found.unit.kind is MvUnitKind.GROUP
     assert found.actions[0].literals == ()
+
+
+@pytest.mark.parametrize("name", ["limit", "offset", "window", "date", "first", "left", "key", "value", "start"])
+def test_a_column_may_be_called_like_a_word_of_sql(name):
+    known = KnownTables.of(table("t", f"id long, {name}{'_' if name == 'offset' else ''} long", "id"))
+    name = known.find("t").columns[1]
+    for select in (
+        f"SELECT id, {name} AS x FROM t WHERE {name} > 3 AND {name} < 5 OR t.{name} = 4",
+        f"SELECT id, {name} + 1 AS x FROM t WHERE id = 1 GROUP BY id, {name} HAVING {name} > 1",
+    ):
+        found = paths(select, known)
+        assert found.part.refusals == ()
+        assert found.actions[0].used == {"id", name}
+
+
+@pytest.mark.parametrize(
+    "tail", ["LIMIT 3", "WHERE id = 1 LIMIT 3", "GROUP BY id LIMIT 3", "WHERE `id` LIMIT 3", "t LIMIT 3"]
+)
+def test_a_limit_is_a_limit_whatever_stands_before_it(tail):
+    assert [kind for kind, _, _ in issues(f"SELECT id FROM orders {tail}")] == ["NotIncremental"]
 
 
 def test_subqueries_without_alias_stand_side_by_side():

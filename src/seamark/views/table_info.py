@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
+from seamark.errors import UnfitKey
 from seamark.tables.schema.table_schema import Column, TableSchema
 
 LOG_FEED = "log"  # every table's own changefeed
@@ -80,7 +81,11 @@ class MvKeyPrefix:
     def __post_init__(self) -> None:
         if not self._fits(len(self.values), len(self.info.columns)):
             listed = ", ".join(self.info.columns) or "no columns"
-            raise ValueError(f"{len(self.values)} values do not fit the key of '{self.info.table.name}': {listed}")
+            raise UnfitKey(
+                f"table '{self.info.table.name}': {len(self.values)} values were given for its key ({listed}). "
+                "Nothing was looked up.",
+                hint="give one value for each column of the key; a prefix has those of the first columns.",
+            )
 
     @staticmethod
     def _fits(values: int, columns: int) -> bool:

@@ -34,6 +34,10 @@ _CLAUSES = {
     TokenType.LIMIT: "LIMIT",
     TokenType.OFFSET: "OFFSET",
 }
+_ALSO_NAMES = ("WINDOW", "OFFSET", "LIMIT", "QUALIFY")
+_CONNECT = frozenset(
+    {"WHERE", "AND", "OR", "NOT", "HAVING", "ON", "IN", "LIKE", "RLIKE", "BETWEEN", "GROUP BY", "ORDER BY", "SORT BY"}
+)
 _ORDERS = ("ORDER BY", "SORT BY", "CLUSTER BY", "DISTRIBUTE BY")
 
 
@@ -204,10 +208,19 @@ class QueryReader:
     def _is_clause(self, name: str, index: int, before: set[str]) -> bool:
         """Whether the word begins a clause here, and is not the name of a column."""
         if name in before:
+            if name in _ALSO_NAMES:
+                return False
             raise UnreadableSelect(f"{name} stands here a second time", self.signs[index].start)
-        if name in ("WINDOW", "OFFSET", "LIMIT", "QUALIFY") and "FROM" not in before:
+        if name in _ALSO_NAMES and ("FROM" not in before or self._expects_operand(index)):
             return False
         return name != "WINDOW" or self.signs[index + 2].kind is TokenType.ALIAS
+
+    def _expects_operand(self, index: int) -> bool:
+        """Whether what stands before a word needs something behind it, so that the word must be a name."""
+        before = self.signs[index - 1]
+        if before.is_string or before.kind is TokenType.IDENTIFIER:
+            return False
+        return before.word in _CONNECT or not (before.text[-1:].isalnum() or before.text in (")", "]", "*"))
 
     def _conditions(
         self, name: str, clauses: Mapping[str, tuple[int, int]], expressions: ExpressionReader
