@@ -248,3 +248,9 @@ def test_the_places_of_tables_are_those_of_their_names():
         ("customer", "`customer`"),
         ("payment", "payment"),
     ]
+
+
+@pytest.mark.parametrize("end", [";", " ; -- the end;", ";;\n;"])
+def test_what_spark_gets_ends_before_a_semicolon(end):
+    (part,) = linked("SELECT id, ';' AS x FROM orders -- why; not\n" + end).parts
+    assert part.text.text == "SELECT id, ';' AS x FROM orders -- why; not\n" + (" " if end[0] == " " else "")

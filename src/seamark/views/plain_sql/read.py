@@ -41,6 +41,9 @@ def _read(text: MvText) -> tuple[MvPart, ...]:
     if not len(signs):
         raise UnreadableSelect("a SELECT is expected here", 0)
     _check_statement(signs)
+    end = next((sign.start for sign in signs.all if sign.kind is TokenType.SEMICOLON), None)
+    if end is not None:
+        return _read(text.part(MvPlace(0, end)))  # Spark takes no `;` behind a query
     _check_syntax(text.text)
     cut = _cut(signs)
     if cut.refused is not None:
@@ -66,11 +69,8 @@ def read_part(alias: str, text: MvText, signs: Signs | None = None) -> MvPart:
     """One SELECT as a part of a view; `signs` are those of the text where they are known."""
     signs = Signs(text.text) if signs is None else signs
     reader = QueryReader(signs)
-    end = len(signs)
-    while end and signs[end - 1].kind is TokenType.SEMICOLON:
-        end -= 1
     try:
-        query = reader.query(0, end, {})
+        query = reader.query(0, len(signs), {})
     except Refused as found:
         return _unread(alias, text, (*reader.refusals, found.refusal))
     place = text.origin(signs[0].start)
@@ -80,8 +80,6 @@ def read_part(alias: str, text: MvText, signs: Signs | None = None) -> MvPart:
 
 def _cut(signs: Signs) -> _Cut:
     end = len(signs)
-    while end and signs[end - 1].kind is TokenType.SEMICOLON:
-        end -= 1
     reader = QueryReader(signs)
     try:
         begin, _ = reader.definitions(0, end, {})
