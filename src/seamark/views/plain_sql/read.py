@@ -156,7 +156,7 @@ def _unread(alias: str, text: MvText, refusals: tuple[MvRefusal, ...]) -> MvPart
     """A part of which only the tables are known: it can be computed as a whole."""
     tables = tuple(
         MvJoinSource(name, MvJoinKind.INNER, place, table=name, number=number)
-        for number, (name, place) in enumerate(_tables(text.text))
+        for number, (name, place) in enumerate(tables_of(text.text))
     )
     place = text.origin(refusals[0].place.start)
     return MvPart(alias, text, None, tables, refusals, (), place, tuple(_names(text.text)))
@@ -169,12 +169,13 @@ def _names(text: str) -> list[str]:
     return found if all(name and name != "*" for name in found) else []
 
 
-def _tables(text: str) -> list[tuple[str, MvPlace]]:
+def tables_of(text: str) -> list[tuple[str, MvPlace]]:
     """The tables that a text reads, by sqlglot: everything in FROM that no WITH defines."""
     found: dict[tuple[str, MvPlace], None] = {}
     for table in sqlglot.parse_one(text, read="spark").find_all(exp.Table):
         parts = [part for part in table.parts if isinstance(part, exp.Identifier)]
-        if not parts or (len(parts) == 1 and _is_defined(table)):
+        is_hint = table.find_ancestor(exp.Hint) is not None  # BROADCAST(c) names an alias
+        if not parts or is_hint or (len(parts) == 1 and _is_defined(table)):
             continue
         begin, end = parts[0].meta.get("start"), parts[-1].meta.get("end")
         if begin is not None and end is not None:
