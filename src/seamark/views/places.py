@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -44,10 +43,6 @@ class MvScript:
         start = self._line_starts[number - 1]
         end = self._line_starts[number] if number < len(self._line_starts) else len(self.text)
         return self.text[start:end].rstrip("\r\n")
-
-    def offset(self, line: int, column: int) -> int:
-        """The place of a line and column in the text."""
-        return self._line_starts[line - 1] + column - 1
 
 
 @dataclass(frozen=True)
@@ -94,14 +89,6 @@ class MvText:
         paste = Paste(self.script)
         paste.add(self, place)
         return paste.done()
-
-    def replaced(self, by: Mapping[MvPlace, str]) -> str:
-        """The text with pieces replaced by others, by position; what stands between them is left as it was written."""
-        shown, last = [], 0
-        for place, text in sorted(by.items()):
-            shown += [self.text[last : place.start], text]
-            last = place.end
-        return "".join([*shown, self.text[last:]])
 
 
 class Paste:

@@ -108,8 +108,3 @@ def _unused(part: MvPart) -> str:
     """A name that no source of the part has."""
     used = {word.casefold() for word in part.text.text.replace("`", " ").replace(".", " ").split()}
     return next(name for name in (KEYS, *(f"{KEYS}_{n}" for n in range(2, 1_000))) if name not in used)
-
-
-def view_query(part: MvPart) -> str:
-    """The part's SELECT as it was written."""
-    return part.text.text.strip()

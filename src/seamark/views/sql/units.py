@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from seamark.views.model import MvComputation, MvJoinCondition, MvJoinKind, MvJoinSource, MvQuery, MvReference, MvValue
 from seamark.views.paths.actions import Paths
 from seamark.views.paths.facts import quoted, rendered
-from seamark.views.paths.lineage import Lineage
 from seamark.views.sql.queries import KEYS, unit_names
 
 _KEPT = "seamark_kept"  # whether a LEFT-joined row is looked for, or its row of NULLs is given
@@ -41,10 +40,6 @@ class _Writer:
     paths: Paths
     versions: Mapping[int, str]
     waiting: Collection[int] | None
-
-    @property
-    def _lineage(self) -> Lineage:
-        return self.paths.facts.lineage
 
     def tables(self, query: MvQuery) -> str:
         """FROM and WHERE."""
