@@ -257,6 +257,10 @@ class NullKey(TableError):
     """Rows have NULL where the table needs a value."""
 
 
+class UnfitKey(TableError):
+    """The values given for a table's key are not as many as its columns."""
+
+
 class DuplicateKey(TableError):
     """A frame has two rows with one key."""
 

@@ -1,0 +1,240 @@
+"""All checks in their order: a parse error ends them, and a view with errors is not checked further."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from seamark.tables.schema.table_schema import Column, TableSchema
+from seamark.views.checks.batches import Batches
+from seamark.views.checks.feeds_phase import dictionary_issues, feed_issues, input_issues
+from seamark.views.checks.key_checks import key_issues
+from seamark.views.checks.link_phase import context_issues, cycles, handler_issues, target_issues
+from seamark.views.checks.metadata_phase import (
+    destination_issues,
+    join_issues,
+    output_issues,
+    source_issues,
+    unit_issues,
+)
+from seamark.views.checks.parse_phase import parse_issues
+from seamark.views.context import MvContext
+from seamark.views.issues import PHASES, MvIssue, MvIssues
+from seamark.views.language.script import Reading
+from seamark.views.linking.link import Linked, link_part
+from seamark.views.model import MvColumn, MvTarget
+from seamark.views.paths.keys import key_of
+from seamark.views.paths.lineage import Lineage
+from seamark.views.paths.types import is_nullable, type_of
+from seamark.views.table_info import MvTableInfo, Tables
+
+# Takes what has no error so far, and says what Spark thinks of its queries.
+Analyse = Callable[["Checked"], Iterable[MvIssue]]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was checked: the linked context, the issues, the tables with the views among them, and what has errors."""
+
+    context: MvContext
+    issues: MvIssues
+    tables: Tables
+    wrong_views: frozenset[str] = frozenset()
+    wrong_handlers: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a project has beside the views that are checked."""
+
+    tables: Tables
+    destinations: Collection[str] = ()
+    known_views: Collection[str] = ()
+
+
+def check(
+    reading: Reading, surroundings: Surroundings, *, hints: bool = False, analyse: Analyse | None = None
+) -> Checked:
+    """All issues of what was read; the phases that were not gone through are in `issues.skipped`."""
+    parsed = list(parse_issues(reading, surroundings.known_views))
+    if any(issue.is_error for issue in parsed):
+        context = MvContext(reading.targets, reading.handlers)
+        return Checked(context, MvIssues(parsed, PHASES[1:]), surroundings.tables)
+    checking = _Checking(reading, surroundings, hints, list(parsed))
+    checking.link()
+    checking.metadata()
+    checking.feeds()
+    checked = checking.done(() if analyse is not None else ("analysis",))
+    if analyse is None:
+        return checked
+    checking.issues += analyse(checked)
+    return checking.done(())
+
+
+class _WithViews:
+    """The tables of a project, and the views that were checked so far as tables."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._views: dict[str, MvTableInfo | None] = {}
+
+    def find(self, name: str) -> MvTableInfo | None:
+        """What is known of the table or view of this name, or None."""
+        return self._tables.find(name) or self._views.get(name)
+
+    def names(self) -> tuple[str, ...]:
+        """The names of all tables and views."""
+        return tuple(dict.fromkeys((*self._tables.names(), *self._views)))
+
+    def add(self, name: str, info: MvTableInfo | None) -> None:
+        """Let a view be read like a table; None where its columns are not known."""
+        self._views[name] = info
+
+
+@dataclass
+class _Checking:
+    reading: Reading
+    surroundings: Surroundings
+    hints: bool
+    issues: list[MvIssue]
+    targets: dict[str, MvTarget] = field(default_factory=dict)
+    wrong_views: set[str] = field(default_factory=set)
+    wrong_handlers: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.tables = _WithViews(self.surroundings.tables)
+        self.targets = {target.name: target for target in self.reading.targets}
+
+    @property
+    def context(self) -> MvContext:
+        return MvContext(tuple(self.targets.values()), self.reading.handlers)
+
+    def done(self, skipped: Iterable[str]) -> Checked:
+        """What was found."""
+        found = MvIssues(self.issues, skipped)
+        wrong = frozenset(self.wrong_views)
+        handlers = self.wrong_handlers | {h.name for h in self.reading.handlers if wrong & set(h.views)}
+        return Checked(self.context, found, self.tables, wrong, frozenset(handlers))
+
+    def _note(self, view: str, found: Iterable[MvIssue]) -> bool:
+        """Take the issues of a view; whether it is still without error."""
+        listed = list(found)
+        self.issues += listed
+        if any(issue.is_error for issue in listed):
+            self.wrong_views.add(view)
+        return view not in self.wrong_views
+
+    # --- phases -------------------------------------------------------------------------------------------------------
+
+    def link(self) -> None:
+        """Names within the statements."""
+        for name, target in self.targets.items():
+            linked = [link_part(part, None, strict=target.is_document) for part in target.parts]
+            found = target.with_parts(tuple(each.part for each in linked))
+            issues = [issue for each in linked for issue in each.issues]
+            self._note(name, [*issues, *target_issues(found)])
+            self.targets[name] = found
+        for cycle in cycles(self.context).values():
+            self.wrong_views |= set(cycle)
+        self.issues += context_issues(self.context)
+        for handler, issue in handler_issues(self.context):
+            self.issues.append(issue)
+            self.wrong_handlers.add(handler)
+
+    def metadata(self) -> None:
+        """Each view against the tables, after the views that it reads."""
+        read = {target.name: target for target in self.reading.targets}
+        for name in self._in_order():
+            self._check_view(name, read[name])
+        for handler in self.reading.handlers:
+            found = list(input_issues(handler, self.tables))
+            self.issues += found
+            if found:
+                self.wrong_handlers.add(handler.name)
+
+    def _in_order(self) -> Iterator[str]:
+        """The views, each after those that it reads."""
+        done: set[str] = set()
+
+        def visit(name: str) -> Iterator[str]:
+            if name in done:
+                return
+            done.add(name)
+            for table in self.targets[name].tables:
+                if table in self.targets:
+                    yield from visit(table)
+            yield name
+
+        for name in self.targets:
+            yield from visit(name)
+
+    def _check_view(self, name: str, read: MvTarget) -> None:
+        """A view's own checks; it can be read by others even if it has errors, as far as its columns are known."""
+        found = [link_part(part, self.tables, strict=read.is_document) for part in read.parts]
+        target = read.with_parts(tuple(each.part for each in found))
+        if name not in self.wrong_views:
+            self.targets[name] = target
+            self._check_linked(target, found)
+        table = self.surroundings.tables.find(name)
+        if table is None:
+            self.tables.add(name, as_table(target))
+
+    def _check_linked(self, target: MvTarget, found: list[Linked]) -> None:
+        name = target.name
+        own = self.surroundings.tables.find(name)
+        unknown = [issue for part in target.parts for issue in source_issues(part, self.tables)]
+        linking = [issue for each in found for issue in each.issues]
+        seen = set(self.issues)
+        links = [issue for issue in (*unknown, *linking) if issue not in seen]
+        links += destination_issues(target, self.surroundings.destinations)
+        links += dictionary_issues(target, self.tables)
+        if not self._note(name, links):
+            return
+        again = [i for i in target_issues(target) if i not in seen]  # `*` is known now
+        if not self._note(name, [*again, *output_issues(target, own)]):
+            return
+        if not target.is_full and not self._note(name, [i for p in target.parts for i in unit_issues(p)]):
+            return
+        self._note(name, key_issues(target, own))
+        if not target.is_full:
+            batches = Batches.of(target, self.context.handler_of(name))
+            for part in target.parts:
+                self._note(name, join_issues(part, batches, hints=self.hints))
+
+    def feeds(self) -> None:
+        """Handlers against the changefeeds of their tables."""
+        for handler in self.reading.handlers:
+            if handler.name in self.wrong_handlers or self.wrong_views & set(handler.views):
+                continue
+            found = list(feed_issues(handler, self.context, self.tables))
+            self.issues += found
+            if any(issue.is_error for issue in found):
+                self.wrong_handlers.add(handler.name)
+
+
+def as_table(target: MvTarget) -> MvTableInfo | None:
+    """A linked view as a table that another view reads, or None while its columns are not known.
+
+    The type of a column is null where only Spark can tell it.
+    """
+    part = target.parts[0]
+    if part.query is None:
+        columns = tuple(Column(name, pa.null(), nullable=True) for name in part.names)
+    elif any(column.star is not None for column in part.columns):
+        columns = ()
+    else:
+        lineage = Lineage(part)
+        columns = tuple(_as_column(lineage, column) for column in part.columns)
+    if not columns:
+        return None
+    names = {column.name.casefold(): column.name for column in columns}
+    key = tuple(names[name.casefold()] for name in key_of(target, None).columns if name.casefold() in names)
+    return MvTableInfo(target.name, TableSchema(columns, key))
+
+
+def _as_column(lineage: Lineage, column: MvColumn) -> Column:
+    is_computed = lineage.column(column.value) is None
+    nullable = is_computed or is_nullable(lineage, column)
+    return Column(column.name, type_of(lineage, column.value) or pa.null(), nullable)

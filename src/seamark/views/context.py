@@ -1,0 +1,73 @@
+"""What was loaded: views, and the handlers that keep them, as frozen values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from seamark.views.model import MvTarget
+from seamark.views.places import MvScript
+
+
+@dataclass(frozen=True, slots=True)
+class MvInput:
+    """A table that a handler follows, by one of its changefeeds; a batch input is a dictionary."""
+
+    table: str
+    changefeed: str
+    is_batch: bool
+    place: int
+    feed_place: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MvHandlerView:
+    """A view that a handler processes, and where that is written."""
+
+    name: str
+    place: int
+
+
+@dataclass(frozen=True)
+class MvHandler:
+    """A job: views, and the tables whose changes are followed for them."""
+
+    name: str
+    script: MvScript
+    place: int
+    processed: tuple[MvHandlerView, ...] = ()
+    inputs: tuple[MvInput, ...] = ()
+    consumer: str | None = None
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """The names of its views."""
+        return tuple(view.name for view in self.processed)
+
+    def input(self, table: str) -> MvInput | None:
+        """The input that follows a table, or None."""
+        return next((found for found in self.inputs if found.table == table), None)
+
+
+@dataclass(frozen=True)
+class MvContext:
+    """All that was loaded: views and handlers, in the order of their scripts."""
+
+    targets: tuple[MvTarget, ...] = ()
+    handlers: tuple[MvHandler, ...] = ()
+
+    @cached_property
+    def _by_name(self) -> dict[str, MvTarget]:
+        return {target.name: target for target in reversed(self.targets)}
+
+    def target(self, name: str) -> MvTarget | None:
+        """The view of this name, or None."""
+        return self._by_name.get(name)
+
+    def handler(self, name: str) -> MvHandler | None:
+        """The handler of this name, or None."""
+        return next((handler for handler in self.handlers if handler.name == name), None)
+
+    def handler_of(self, view: str) -> MvHandler | None:
+        """The handler that processes a view, or None."""
+        return next((handler for handler in self.handlers if view in handler.views), None)

@@ -1,0 +1,1 @@
+"""The document's language: views, handlers, and expressions in Spark SQL."""

@@ -1,0 +1,1 @@
+"""Which source each column of a view is of."""
