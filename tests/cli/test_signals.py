@@ -111,6 +111,7 @@ def test_a_run_is_seen_at_work_and_sigterm_stops_it(call, gated):
         assert store.control.staging.live_runs() == []
         last = store.control.index.runs("process_posts")[0]
         assert (last.outcome, last.error) == ("stopped", "stopped by SIGTERM")
+        assert last.mode == run["mode"] != "run"  # what was at work, as people had seen it
     state = step_of(call("status", "--json"))
     assert (state["last_run"]["outcome"], state["running"]) == ("stopped", None)
 

@@ -169,17 +169,24 @@ def _unfinished(checkpoint: Checkpoint | None, spec: StepSpec, positions: Mappin
 
 
 def _rows(context: TableContext, spec: StepSpec, pending: Sequence[Pending]) -> int:
-    """About how many rows the inputs have, without reading any: those of the newest base, or all records without one.
+    """About how many rows the inputs have, without reading any: those of the newest base and the records read since.
 
-    Records after the base are not counted, so that it may be too low. Zero if nothing is pending.
+    Without a base it is all records. Records that wait are not counted beside a base, so that it may be too low. Zero
+    if nothing is pending.
     """
     waiting = sum(entry.records for entry in pending)
     if waiting == 0:
         return 0
     bases = context.control.index.all_bases()
-    return sum(
-        bases[entry.table][0].row_count if bases.get(entry.table) else (entry.pin.offset or 0) + 1 for entry in pending
-    )
+
+    def of(entry: Pending) -> int:
+        if not bases.get(entry.table):
+            return (entry.pin.offset or 0) + 1
+        base = bases[entry.table][0]
+        read_since = -1 if entry.after is None else entry.after - base.last_offset
+        return base.row_count + max(0, read_since)
+
+    return sum(of(entry) for entry in pending)
 
 
 def _watermark_waits(context: TableContext, backlog: Backlog, chains: Mapping[str, Planned]) -> bool:

@@ -45,6 +45,7 @@ class Attempt:
     started: float
     spark_before: float  # seconds spent on starting Spark before this run: its own time leaves such seconds out
     pins: Mapping[str, Pin] = field(default_factory=dict)
+    working_mode: Mode | None = None  # that of the batch being computed
     is_listed: bool = False  # among the runs at work
 
     def read_upto(self, context: TableContext, pins: Mapping[str, Pin]) -> None:
@@ -60,7 +61,8 @@ class Attempt:
         self.pins, self.is_listed = pins, True
 
     def at_batch(self, context: TableContext, mode: Mode, number: int, *, batches_left: int) -> None:
-        """Record which batch is being computed, for `status`, progress and metrics."""
+        """Record which batch is being computed, for `status`, progress, metrics, and the run's row if it fails."""
+        self.working_mode = mode
         context.control.live.at_batch(self.files.run_id, number, number + batches_left, mode.value)
         for observe in begin_observers:
             observe(self.report, number, number + batches_left)
@@ -154,7 +156,9 @@ def _leased(context: TableContext, maker: Maker, wait: float) -> Iterator[Lease]
 
 def _record_failure(context: TableContext, run: Attempt, error: BaseException) -> None:
     report = run.report
-    done = run.record(context, mode=report.mode, rows_in=report.rows_in, rows_out=report.rows_out)
+    done = run.record(context, mode=run.working_mode or report.mode, rows_in=report.rows_in, rows_out=report.rows_out)
+    # A run that was broken off began when people saw it begin, even if Spark's start took most of its time.
+    done = replace(done, started=run.started)
     if isinstance(error, Exception):
         record = replace(done, outcome="failed", error=record_of(error))
     else:  # Ctrl-C, a signal, or a program that ends: not a failure of the step

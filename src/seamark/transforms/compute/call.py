@@ -191,7 +191,8 @@ def _outside_error(shape: Shape, output: TableSource, key: dict[str, Any], count
     return BadOutput(
         f"step '{shape.step}' gave its output '{output.name}' a row with key {shown}, which is not among the transform "
         f"keys that it was called for{many}. Nothing of this batch was written.",
-        hint="a row's transform keys must come from the rows it was made of.",
+        hint="a row's transform keys must come from the rows it was made of; where they are NULL there, leave the rows "
+        "out, or fill the column in a step before.",
     )
 
 
