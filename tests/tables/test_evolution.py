@@ -114,7 +114,7 @@ def test_columns_are_known_by_their_names_whatever_their_order(ds, dry, open_sto
     ("definition", "text"),
     [
         ("id long", r"column 'v' string is missing"),
-        ("id long, w string", r"column 'v' string is missing"),
+        ("id long, w string", r"column 'v' string is missing; w: new here\. A column cannot be renamed\."),
         ("id long, v long", r"column 'v' is string, not bigint"),
         ("id int, v string", r"column 'id' is bigint NOT NULL, not int NOT NULL"),
         ("id long, v string NOT NULL", r"column 'v' is string, not string NOT NULL"),

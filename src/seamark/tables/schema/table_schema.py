@@ -340,7 +340,9 @@ def check_evolution(table: str, standing: TableSchema, declared: TableSchema) ->
         )
     for column in standing.columns:
         if column.name not in declared.names:
-            raise _refused(table, f"column '{column.name}' {column.shown} is missing")
+            others = [name for name in declared.names if name not in standing.names]
+            instead = f"; {_listed(others)}: new here. A column cannot be renamed" if others else ""
+            raise _refused(table, f"column '{column.name}' {column.shown} is missing{instead}")
         new = declared.column(column.name)
         if new.type != column.type or new.nullable != column.nullable:
             raise _refused(table, f"column '{column.name}' is {column.shown}, not {new.shown}")
@@ -368,7 +370,8 @@ def refuse_old_schema(table: str, standing: ledger.DataSchema | None, declared: 
 def _refused(table: str, what: str) -> SchemaChangeRefused:
     return SchemaChangeRefused(
         f"table '{table}' has another schema: {what}. Nothing was changed.",
-        hint="a schema may only grow by columns that can be NULL; for anything else make a new table.",
+        hint="a schema may only grow by columns that can be NULL; for anything else declare a table under "
+        "another name: if a step fills it, its next run does.",
     )
 
 
