@@ -13,7 +13,8 @@ import pytest
 
 import seamark as sm
 from seamark.errors import TargetMismatch, UnfitValue
-from seamark.sinks.clickhouse.types import SIMPLE, clickhouse_type, fits, range_of, shifts
+from seamark.sinks.clickhouse.types import fits, range_of, shifts
+from seamark.systems.clickhouse import SIMPLE, clickhouse_type
 from seamark.tables.schema import types as table_types
 
 FIRST, LAST = datetime(1900, 1, 1), datetime(2299, 12, 31, 23, 59, 59, 999999)

@@ -15,10 +15,10 @@ from seamark.sinks.clickhouse.embedded import open_folder
 from seamark.sinks.clickhouse.insert import OPTIONAL_SETTINGS, insert_settings, insert_statement, parquet_bytes
 from seamark.sinks.clickhouse.server import open_server
 from seamark.sinks.clickhouse.target import ClickHouseTarget
-from seamark.sinks.clickhouse.types import quoted, text
 from seamark.sinks.clickhouse.url import Folder, parse_url
 from seamark.sinks.layout import Layout, RowKind
 from seamark.sinks.target import Asked, Carried
+from seamark.systems.clickhouse import quoted, text
 
 
 class ClickHouseSink:

@@ -11,9 +11,10 @@ import pyarrow as pa
 from seamark.errors import TargetMismatch
 from seamark.sinks.clickhouse.connection import Row
 from seamark.sinks.clickhouse.insert import DELETED, OFFSET
-from seamark.sinks.clickhouse.types import clickhouse_type, fits, quoted, range_of, shifts, text
+from seamark.sinks.clickhouse.types import fits, range_of, shifts
 from seamark.sinks.layout import RowKind
 from seamark.sinks.target import Carried
+from seamark.systems.clickhouse import clickhouse_type, quoted, text
 
 # How many of the newest inserts a table must remember, so that a block that comes twice is noticed.
 WINDOW = 10_000

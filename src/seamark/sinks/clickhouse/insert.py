@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from seamark.ledger import Op
-from seamark.sinks.clickhouse.types import clickhouse_type, quoted, text
 from seamark.sinks.layout import RowKind
 from seamark.sinks.target import Carried
+from seamark.systems.clickhouse import clickhouse_type, quoted, text
 
 OFFSET, DELETED = "_offset", "_deleted"
 

@@ -6,8 +6,8 @@ import secrets
 
 from seamark.sinks.clickhouse.connection import Connection, Row
 from seamark.sinks.clickhouse.ddl import ask_columns, newest_insert, which_table
-from seamark.sinks.clickhouse.types import quoted, text
 from seamark.sinks.target import Marker, Place, Trace
+from seamark.systems.clickhouse import quoted, text
 
 MARKERS = "seamark_sink_positions"
 

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 from seamark.control import BlockEntry
 from seamark.sinks.clickhouse.connection import Connection, Row
 from seamark.sinks.clickhouse.insert import OFFSET
-from seamark.sinks.clickhouse.types import quoted, text
 from seamark.sinks.layout import RowKind
 from seamark.sinks.target import Carried
+from seamark.systems.clickhouse import quoted, text
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,9 +28,9 @@ from seamark.sinks.clickhouse.ddl import (
 from seamark.sinks.clickhouse.insert import OPTIONAL_SETTINGS, Insert, insert_settings
 from seamark.sinks.clickhouse.markers import Markers
 from seamark.sinks.clickhouse.search import BlockSearch
-from seamark.sinks.clickhouse.types import quoted, text
 from seamark.sinks.clickhouse.values import SliceCheck
 from seamark.sinks.target import Carried, Marker, Place, Trace
+from seamark.systems.clickhouse import quoted, text
 
 _MOST_TOKENS = 3
 

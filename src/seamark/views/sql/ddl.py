@@ -8,9 +8,7 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-from seamark.sinks.clickhouse.types import clickhouse_type
-from seamark.sinks.clickhouse.types import quoted as clickhouse_name
-from seamark.tables.schema.ddl import UTC_MICROS
+from seamark.systems import clickhouse, postgres
 from seamark.tables.schema.types import spark_name
 from seamark.views.model import MvTarget
 from seamark.views.paths.facts import quoted
@@ -24,22 +22,6 @@ class Dialect(StrEnum):
     SPARK = "spark"
     POSTGRES = "postgres"
     CLICKHOUSE = "clickhouse"
-
-
-_POSTGRES = {
-    pa.bool_(): "boolean",
-    pa.int8(): "smallint",
-    pa.int16(): "smallint",
-    pa.int32(): "integer",
-    pa.int64(): "bigint",
-    pa.float32(): "real",
-    pa.float64(): "double precision",
-    pa.string(): "text",
-    pa.binary(): "bytea",
-    pa.date32(): "date",
-    UTC_MICROS: "timestamptz",
-    pa.timestamp("us"): "timestamp",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,24 +77,14 @@ def _column(column: ProposedColumn, dialect: Dialect) -> tuple[str, str]:
     comment = "" if column.type is not None else " -- computed: Spark tells its type"
     kind = pa.string() if column.type is None else column.type
     if dialect is Dialect.CLICKHOUSE:
-        return f"{_name(column.name, dialect)} {clickhouse_type(kind, nullable=column.nullable)}", comment
+        return f"{_name(column.name, dialect)} {clickhouse.clickhouse_type(kind, nullable=column.nullable)}", comment
     shown = spark_name(kind).upper() if dialect is Dialect.SPARK and not pa.types.is_nested(kind) else spark_name(kind)
     if dialect is Dialect.POSTGRES:
-        shown = postgres_type(kind)
+        shown = postgres.postgres_type(kind)
     return f"{_name(column.name, dialect)} {shown}{'' if column.nullable else ' NOT NULL'}", comment
-
-
-def postgres_type(kind: pa.DataType) -> str:
-    """A type as PostgreSQL writes it; a struct is JSON there."""
-    if pa.types.is_decimal(kind):
-        return f"numeric({kind.precision},{kind.scale})"
-    if pa.types.is_list(kind):
-        inner = postgres_type(kind.value_type)
-        return "jsonb" if inner == "jsonb" else f"{inner}[]"
-    return "jsonb" if pa.types.is_struct(kind) else _POSTGRES[kind]
 
 
 def _name(name: str, dialect: Dialect) -> str:
     if dialect is Dialect.POSTGRES:
-        return '"' + name.replace('"', '""') + '"'
-    return clickhouse_name(name) if dialect is Dialect.CLICKHOUSE else quoted(name)
+        return postgres.quoted(name)
+    return clickhouse.quoted(name) if dialect is Dialect.CLICKHOUSE else quoted(name)
