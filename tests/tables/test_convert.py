@@ -6,14 +6,12 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from seamark.spark.frames import spark_frame
 from seamark.tables.schema.convert import (
     ValueDoesNotFit,
     convert_array,
     convert_spark,
     convertible,
     convertible_in_spark,
-    misfit_in,
 )
 from seamark.tables.schema.types import spark_type
 
@@ -251,55 +249,3 @@ def test_nothing_but_nulls_fits_every_column_wherever_a_frame_is_cut(found, want
             converted = convert_array(pa.chunked_array([part, part.slice(0, 0), part]), wanted)
             converted.validate(full=True)
             assert (converted.type, converted.to_pylist()) == (wanted, values[start:end] * 2)
-
-
-# --- what Python has no day for ---------------------------------------------------------------------------------------
-
-FAR = {
-    "date": (pa.date32(), [date.max, 2932897]),
-    "timestamp": (pa.timestamp("us", tz="UTC"), [datetime(9999, 12, 31, 23, 59, 59, 999_999), 253402300800000000]),
-    "wall clock": (pa.timestamp("us"), [datetime(1, 1, 1), -62135596800000001]),
-}
-
-
-@pytest.mark.scenario("T33")
-@pytest.mark.parametrize("kind", FAR)
-def test_days_that_python_does_not_have_are_refused(spark, kind):
-    arrow, (fits, far) = FAR[kind]
-    in_list, in_struct = pa.list_(arrow), pa.struct([("x", pa.int32()), ("at", arrow)])
-    numbers = pa.int32() if pa.types.is_date(arrow) else pa.int64()
-    for wanted, wrap in ((arrow, lambda v: v), (in_list, lambda v: [None, v]), (in_struct, lambda v: {"at": v})):
-        good = pa.array([None, wrap(fits)], wanted)
-        assert convert_array(good, wanted).equals(good)
-        plain = pa.array([None, wrap(far)], _with_numbers(wanted, arrow, numbers))
-        bad = _as_days(plain, wanted)
-        with pytest.raises(ValueDoesNotFit, match="since 1970"):
-            convert_array(bad, wanted)
-        for values, fit in ((good, True), (bad, False)):
-            frame = spark_frame(spark, pa.table({"v": values}))
-            checked = frame.select(convert_spark(frame["v"], "v", wanted, wanted).alias("v"))
-            if fit:
-                assert checked.count() == 2
-                assert checked.where("v IS NOT NULL").count() == 1
-            else:
-                with pytest.raises(Exception, match=r"9999|10000|-0001|0000") as raised:
-                    checked.collect()
-                assert misfit_in(raised.value) is not None
-
-
-def _with_numbers(kind, day, numbers):
-    if kind == day:
-        return numbers
-    if pa.types.is_list(kind):
-        return pa.list_(numbers)
-    return pa.struct([("x", pa.int32()), ("at", numbers)])
-
-
-def _as_days(values, wanted):
-    """Numbers as days or moments: Python itself cannot give those."""
-    if pa.types.is_list(wanted):
-        return pa.ListArray.from_arrays(values.offsets, values.values.cast(wanted.value_type), mask=values.is_null())
-    if pa.types.is_struct(wanted):
-        fields = [values.field(0), values.field(1).cast(wanted.field(1).type)]
-        return pa.StructArray.from_arrays(fields, fields=list(wanted), mask=values.is_null())
-    return values.cast(wanted)

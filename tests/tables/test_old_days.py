@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 import seamark as sm
-from seamark.spark.frames import arrow_rows
+from seamark.errors import BadValue
+from seamark.spark.frames import arrow_rows, spark_frame
 from seamark.tables.read import few_rows
 
 SETTING = "spark.sql.datetime.java8API.enabled"
@@ -91,3 +92,24 @@ def test_a_first_run_in_ranges_takes_every_day(ds, days, kind):
     days.upsert(rows_of(kind, [day], 5))
     assert ds.step("copy_days").run_full(sm.RunConfig(filters={"k": day})).keys == 1
     assert values_in(copy)[-1] == 5
+
+
+# --- days that Python does not have -----------------------------------------------------------------------------------
+
+FAR = {"date": 2932897, "timestamp": 253402300800000000, "timestamp_ntz": -62135596800000001}
+
+
+@pytest.mark.parametrize("far_kind", FAR)
+def test_a_key_of_a_day_that_python_does_not_have_is_refused(ds, spark, far_kind):
+    keyed = ds.table("keyed", f"k {far_kind}, v int", key="k")
+    plain = ds.table("plain", f"k int, v {far_kind}", key="k")
+    arrow = KINDS[far_kind][0]
+    far = pa.array([FAR[far_kind]], pa.int32() if pa.types.is_date(arrow) else pa.int64()).cast(arrow)
+    last = pa.array([datetime(9999, 12, 31, 23) if pa.types.is_timestamp(arrow) else date.max], arrow)
+    ones = pa.array([1], pa.int32())
+    for frame in (pa.table({"k": far, "v": ones}), spark_frame(spark, pa.table({"k": far, "v": ones}))):
+        with pytest.raises(BadValue, match=r"'keyed': the value .* does not fit column 'k'"):
+            keyed.upsert(frame)
+    assert keyed.upsert(pa.table({"k": last, "v": ones})).appended == 1
+    assert keyed.delete(spark_frame(spark, pa.table({"k": last}))).retracted == 1
+    assert plain.upsert(pa.table({"k": ones, "v": far})).appended == 1  # a value can be replaced by its key

@@ -388,7 +388,7 @@ def test_every_run_that_did_something_leaves_a_row_and_an_idle_one_none(make_blo
     assert [(run.step, run.mode, run.outcome) for run in told[:3]] == [
         ("process_posts", "all keys", "done"),
         ("process_posts", "changes", "done"),
-        ("process_posts", "run", "failed"),
+        ("process_posts", "changes", "failed"),
     ]
     assert [(run.started - begun, run.ended - begun) for run in told[:3]] == [(0, 0), (10, 10), (20, 20)]
     assert [json.loads(run.pins) for run in told[:3]] == [

@@ -18,6 +18,8 @@ from seamark.tables.schema.convert import (
     convert_spark,
     convertible,
     convertible_in_spark,
+    far_day,
+    without_far_days,
 )
 from seamark.tables.schema.table_schema import Column, TableSchema
 from seamark.tables.schema.types import arrow_type, spark_name, spark_type
@@ -47,12 +49,16 @@ def check_frame(
     """
     columns = [column for column in schema.columns if not only_key or column.name in schema.key]
     pointed = [c for c in columns if c.name in schema.key and pa.types.is_floating(c.type)]
+    dated = [c for c in columns if c.name in schema.key and (pa.types.is_date(c.type) or pa.types.is_timestamp(c.type))]
     if is_spark(frame):
         computed = _check_spark(table, columns, frame, only_key=only_key)  # type: ignore[arg-type]
         # In a key 0.0 and -0.0 are one, and files are searched by bytes: adding 0.0 makes the first of both.
         for column in pointed:
             name = quoted(column.name)
             computed = computed.withColumn(column.name, (computed[name] + 0.0).cast(spark_type(column.type)))
+        for column in dated:
+            near = without_far_days(computed[quoted(column.name)], column.name, column.type)
+            computed = computed.withColumn(column.name, near)
         return SparkFrame(computed)
     if only_key and _is_nothing(frame):
         return LocalFrame(
@@ -62,6 +68,9 @@ def check_frame(
     for column in pointed:
         place, field = local.column_names.index(column.name), local.schema.field(column.name)
         local = local.set_column(place, field, pc.add(local.column(place), pa.scalar(0.0, column.type)))
+    for column in dated:
+        if (far := far_day(local.column(column.name))) is not None:
+            raise bad_value(table, column, far)
     if not with_nulls:
         _refuse_nulls(table, [column.name for column in columns if not column.nullable], local)
     return LocalFrame(local)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from datetime import date
-from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -71,33 +70,9 @@ def _is_number(kind: pa.DataType) -> bool:
 def convert_array(values: pa.Array | pa.ChunkedArray, wanted: pa.DataType) -> pa.Array | pa.ChunkedArray:
     """The values in the wanted type, or `ValueDoesNotFit` with the first that has none there."""
     try:
-        converted = _exactly(values, wanted)
+        return _exactly(values, wanted)
     except pa.ArrowInvalid:
         raise ValueDoesNotFit(_shown(_first_misfit(values, wanted))) from None
-    far = _far_value(converted)
-    if far is not None:
-        raise ValueDoesNotFit(far)
-    return converted
-
-
-def _far_value(values: pa.Array | pa.ChunkedArray) -> str | None:
-    """A day or moment before the year 1 or after 9999, however deep inside; None if there is none.
-
-    Spark and Parquet can hold it, Python cannot: nothing could read such a key, or remove it, ever after.
-    """
-    kind = values.type
-    if pa.types.is_list(kind):
-        return _far_value(pc.list_flatten(values))
-    if pa.types.is_struct(kind):
-        return next(filter(None, (_far_value(pc.struct_field(values, [n])) for n in range(kind.num_fields))), None)
-    if not pa.types.is_date(kind) and not pa.types.is_timestamp(kind):
-        return None
-    units = 1 if pa.types.is_date(kind) else _DAY
-    span = pc.min_max(values.cast(pa.int32() if pa.types.is_date(kind) else pa.int64())).as_py()
-    for number in (span["min"], span["max"]):
-        if number is not None and not _FIRST_DAY <= number // units <= _LAST_DAY:
-            return f"day {number // units} since 1970 (about the year {1970 + int(number // units / 365.2425)})"
-    return None
 
 
 def _exactly(values: pa.Array | pa.ChunkedArray, wanted: pa.DataType) -> pa.Array | pa.ChunkedArray:
@@ -210,42 +185,43 @@ def _shown(value: pa.Scalar) -> str:
         return str(value.value)
 
 
+def far_day(values: pa.ChunkedArray) -> str | None:
+    """A day or moment of a column before the year 1 or after 9999; None if there is none.
+
+    Spark and Parquet can hold it, Python cannot: as a key nothing could read it, or remove it, ever after.
+    """
+    if not _has_days(values.type):
+        return None
+    units = 1 if pa.types.is_date(values.type) else _DAY
+    span = pc.min_max(values.cast(pa.int32() if pa.types.is_date(values.type) else pa.int64())).as_py()
+    days = [number // units for number in span.values() if number is not None]
+    far = next((day for day in days if not _FIRST_DAY <= day <= _LAST_DAY), None)
+    return None if far is None else f"day {far} since 1970 (about the year {1970 + int(far / 365.2425)})"
+
+
+def without_far_days(column: Column, name: str, kind: pa.DataType) -> Column:
+    """The same in Spark, which raises an error that `misfit_in` understands where there is one."""
+    if not _has_days(kind):
+        return column
+    if kind == UTC_MICROS:
+        is_far = ~F.unix_micros(column).between(_FIRST_DAY * _DAY, (_LAST_DAY + 1) * _DAY - 1)
+    else:
+        is_far = ~F.year(column).between(1, 9999)
+    complaint = F.raise_error(_complaint(column, name, kind)).cast(spark_type(kind))
+    return F.when(is_far, complaint).otherwise(column)
+
+
+def _has_days(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+
+
 def convert_spark(column: Column, name: str, found: pa.DataType, wanted: pa.DataType) -> Column:
     """The column in the wanted type; Spark raises an error that `misfit_in` understands where a value does not fit.
 
     The session's time zone makes no difference: a date or a moment without a zone is one in UTC, as it is in Arrow.
     """
     if found == wanted:
-        return _without_far(column, name, wanted)
-    return _without_far(_converted(column, name, found, wanted), name, wanted)
-
-
-def _without_far(column: Column, name: str, kind: pa.DataType) -> Column:
-    """The column; Spark raises an error where a value holds a day that Python does not have: see `_far_value`."""
-    if not _has_days(kind):
         return column
-    complaint = F.raise_error(_complaint(column, name, kind)).cast(spark_type(kind, nullable=True))
-    return F.when(_is_far(column, kind), complaint).otherwise(column)
-
-
-def _has_days(kind: pa.DataType) -> bool:
-    if pa.types.is_nested(kind):
-        return any(_has_days(kind.field(n).type) for n in range(kind.num_fields))
-    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
-
-
-def _is_far(column: Column, kind: pa.DataType) -> Column:
-    if pa.types.is_list(kind):
-        return F.exists(column, lambda item: _is_far(item, kind.value_type))
-    if pa.types.is_struct(kind):
-        parts = [_is_far(column.getField(f.name), f.type) for f in kind.fields if _has_days(f.type)]
-        return reduce(lambda one, other: one | other, parts)
-    if kind == UTC_MICROS:
-        return ~F.unix_micros(column).between(_FIRST_DAY * _DAY, (_LAST_DAY + 1) * _DAY - 1)
-    return ~F.year(column).between(1, 9999)
-
-
-def _converted(column: Column, name: str, found: pa.DataType, wanted: pa.DataType) -> Column:
     target = spark_type(wanted, nullable=True)
     if pa.types.is_nested(wanted) and _has_moments_to_move(found, wanted):
         return _nested_in_spark(column, name, found, wanted)
