@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -63,6 +64,23 @@ class MvContext:
     def target(self, name: str) -> MvTarget | None:
         """The view of this name, or None."""
         return self._by_name.get(name)
+
+    def in_order(self) -> Iterator[MvTarget]:
+        """The views, each after those that it reads."""
+        done: set[str] = set()
+
+        def visit(target: MvTarget) -> Iterator[MvTarget]:
+            if target.name in done:
+                return
+            done.add(target.name)
+            for table in target.tables:
+                read = self.target(table)
+                if read is not None:
+                    yield from visit(read)
+            yield target
+
+        for target in self.targets:
+            yield from visit(target)
 
     def handler(self, name: str) -> MvHandler | None:
         """The handler of this name, or None."""

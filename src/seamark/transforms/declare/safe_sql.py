@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from seamark.transforms.declare.sql_functions import ALLOWED, TABLE_FUNCTIONS
+from seamark.transforms.declare.sql_functions import ALLOWED, BEFORE_PARENTHESIS, NEVER_THE_SAME, TABLE_FUNCTIONS
 
 
 class UnsafeSql(ValueError):
@@ -92,22 +92,11 @@ def _tokens(text: str, inputs: Collection[str]) -> list[_Token]:
 
 # --- the query --------------------------------------------------------------------------------------------------------
 
-_WORDS = """
-    all and any as between by case cube distinct else except exists filter for from group having ilike in intersect is
-    join lateral like limit minus not offset on or over rlike rollup select sets some struct then union using values
-    when where within array map decimal pivot unpivot
-"""
-_BEFORE_PARENTHESIS = frozenset(_WORDS.split())
-_NEVER_AN_OPERAND = _BEFORE_PARENTHESIS | {"with", "order", "sort", "cluster", "distribute", "partition", "window"}
+_NEVER_AN_OPERAND = BEFORE_PARENTHESIS | {"with", "order", "sort", "cluster", "distribute", "partition", "window"}
 _TAKES_FROM = ("extract", "trim", "substring", "substr", "overlay")
 _LISTED_BY = ("group", "order", "sort", "cluster", "distribute", "partition")
 _JOINS_QUERIES = ("union", "except", "intersect", "minus")
-# Words that stand for a call without parentheses; and what a text means where Spark makes a date or moment of it.
-_CHANGING = """
-    current_timestamp current_date current_time localtimestamp localtime tablesample current_user session_user user
-    current_catalog current_database current_schema
-"""
-_NEVER_THE_SAME = frozenset(_CHANGING.split())
+# What a text means where Spark makes a date or moment of it.
 _MOMENT = re.compile(r"[rR]?['\"]\s*(now|today|tomorrow|yesterday)\b.*['\"]", re.IGNORECASE | re.DOTALL)
 _UNFIT = {"table": "a table by its name", "recursive": "itself", "into": "a target", "identifier": "a name in a text"}
 
@@ -176,7 +165,7 @@ class _Reader:
         word = self._at(0).word
         if word in _UNFIT:
             raise UnsafeSql(f"with {word.upper()} it names {_UNFIT[word]}")
-        if word in _NEVER_THE_SAME and self._at(-1).text != "." and self._at(-1).word != "as":
+        if word in NEVER_THE_SAME and self._at(-1).text != "." and self._at(-1).word != "as":
             raise UnsafeSql(f"{word.upper()} gives something else each time, or to somebody else")
         if word == "with" or (word == "using" and self._at(1).text != "("):
             raise UnsafeSql(f"it has {word.upper()} in an unusual place")
@@ -265,7 +254,7 @@ class _Reader:
         stack.append(_Frame(called=before.word))
 
     def _refuse_function(self, before: _Token) -> None:
-        if before.kind == "quoted" or (before.kind == "word" and before.word not in _BEFORE_PARENTHESIS):
+        if before.kind == "quoted" or (before.kind == "word" and before.word not in BEFORE_PARENTHESIS):
             if (self._at(-2).word == "as" and self._is_list_of_names()) or (
                 before.word in ALLOWED and self._at(-2).text != "."
             ):

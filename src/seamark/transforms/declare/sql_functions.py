@@ -73,3 +73,17 @@ ALLOWED = frozenset(_ALLOWED.split())
 TABLE_FUNCTIONS = frozenset(
     {"explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "json_tuple", "stack"}
 )
+
+# Words of SQL that may stand before a parenthesis without being a function.
+_WORDS = """
+    all and any as between by case cube distinct else except exists filter for from group having ilike in intersect is
+    join lateral like limit minus not offset on or over rlike rollup select sets some struct then union using values
+    when where within array map decimal pivot unpivot
+"""
+BEFORE_PARENTHESIS = frozenset(_WORDS.split())
+# Words that stand for a call without parentheses: of the clock, the user or the place.
+_CHANGING = """
+    current_timestamp current_date current_time localtimestamp localtime tablesample current_user session_user user
+    current_catalog current_database current_schema
+"""
+NEVER_THE_SAME = frozenset(_CHANGING.split())

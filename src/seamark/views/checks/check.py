@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -41,6 +41,7 @@ class Checked:
     context: MvContext
     issues: MvIssues
     tables: Tables
+    declared: Tables  # without the views
     wrong_views: frozenset[str] = frozenset()
     wrong_handlers: frozenset[str] = frozenset()
 
@@ -61,7 +62,7 @@ def check(
     parsed = list(parse_issues(reading, surroundings.known_views))
     if any(issue.is_error for issue in parsed):
         context = MvContext(reading.targets, reading.handlers)
-        return Checked(context, MvIssues(parsed, PHASES[1:]), surroundings.tables)
+        return Checked(context, MvIssues(parsed, PHASES[1:]), surroundings.tables, surroundings.tables)
     checking = _Checking(reading, surroundings, hints, list(parsed))
     checking.link()
     checking.metadata()
@@ -116,7 +117,8 @@ class _Checking:
         found = MvIssues(self.issues, skipped)
         wrong = frozenset(self.wrong_views)
         handlers = self.wrong_handlers | {h.name for h in self.reading.handlers if wrong & set(h.views)}
-        return Checked(self.context, found, self.tables, wrong, frozenset(handlers))
+        declared = self.surroundings.tables
+        return Checked(self.context, found, self.tables, declared, wrong, frozenset(handlers))
 
     def _note(self, view: str, found: Iterable[MvIssue]) -> bool:
         """Take the issues of a view; whether it is still without error."""
@@ -146,29 +148,13 @@ class _Checking:
     def metadata(self) -> None:
         """Each view against the tables, after the views that it reads."""
         read = {target.name: target for target in self.reading.targets}
-        for name in self._in_order():
-            self._check_view(name, read[name])
+        for target in self.context.in_order():
+            self._check_view(target.name, read[target.name])
         for handler in self.reading.handlers:
             found = list(input_issues(handler, self.tables))
             self.issues += found
             if found:
                 self.wrong_handlers.add(handler.name)
-
-    def _in_order(self) -> Iterator[str]:
-        """The views, each after those that it reads."""
-        done: set[str] = set()
-
-        def visit(name: str) -> Iterator[str]:
-            if name in done:
-                return
-            done.add(name)
-            for table in self.targets[name].tables:
-                if table in self.targets:
-                    yield from visit(table)
-            yield name
-
-        for name in self.targets:
-            yield from visit(name)
 
     def _check_view(self, name: str, read: MvTarget) -> None:
         """A view's own checks; it can be read by others even if it has errors, as far as its columns are known."""

@@ -81,14 +81,14 @@ def _mismatch(first: MvPart, other: MvPart) -> Iterator[MvIssue]:
     lineages = (Lineage(first), Lineage(other))
     for one, two in zip(first.columns, other.columns, strict=True):
         types = type_of(lineages[0], one.value), type_of(lineages[1], two.value)
-        if types[0] is not None and types[1] is not None and not _alike(types[0], types[1]):
+        if types[0] is not None and types[1] is not None and not are_alike(types[0], types[1]):
             message = (
                 f"column '{two.name}' is {spark_name(types[0])} in part '{first.alias}', {spark_name(types[1])} here"
             )
             yield issue_in("UnionMismatch", message, other.text, two.place.start)
 
 
-def _alike(one: pa.DataType, other: pa.DataType) -> bool:
+def are_alike(one: pa.DataType, other: pa.DataType) -> bool:
     """Whether Spark puts values of two types in one column without making them something else."""
     numbers = ("whole number", "float")
     return one == other or (kind_of(one) in numbers and kind_of(other) in numbers)

@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
 from seamark.views.model import MvPart, MvUnitKind
 from seamark.views.paths.actions import Action, ActionEveryKey, ActionKeysGrab, ActionKeysTransform, Paths
 from seamark.views.paths.facts import quoted
 from seamark.views.paths.lineage import plain_reference
 from seamark.views.paths.units import MvUnit, UnitColumn, selectable
-from seamark.views.sql.texts import Changes, part_text
+from seamark.views.sql.texts import Changes, part_text, with_tables
 
 CHANGED = "changed"  # images of one table's records
 KEYS = "keys"  # units
+
+
+@dataclass(frozen=True)
+class Relations:
+    """What the relations of a query are called: the tables, each by its own name, and `changed` and `keys`."""
+
+    tables: Mapping[str, str] = field(default_factory=dict)
+    changed: str = CHANGED
+    keys: str = KEYS
+
+    def table(self, name: str) -> str:
+        """What a table is called."""
+        return self.tables.get(name) or quoted(name)
+
+    def by_number(self, part: MvPart) -> dict[int, str]:
+        """What the tables of a part are called, by the number of their occurrence, where it is another name."""
+        return {s.number: self.tables[str(s.table)] for s in part.tables if str(s.table) in self.tables}
+
+
+AS_THEY_ARE = Relations()
 
 
 def owner_names(count: int) -> tuple[str, ...]:
@@ -25,55 +48,63 @@ def unit_names(unit: MvUnit) -> tuple[str, ...]:
     return owner_names(len(unit.columns))
 
 
-def refresh_query(part: MvPart, unit: MvUnit, *, with_owners: bool = False) -> str:
+def refresh_query(part: MvPart, unit: MvUnit, relations: Relations = AS_THEY_ARE, *, with_owners: bool = False) -> str:
     """The part's SELECT for the units in `keys`; `with_owners` puts the hidden columns before the others."""
     columns = ""
     if with_owners:
         shown = zip(selectable(part, unit), owner_names(len(unit.columns)), strict=True)
         columns = ", ".join(f"{text} AS {quoted(name)}" for text, name in shown if text is not None)
+    tables = relations.by_number(part)
     if unit.kind is MvUnitKind.ALL:
-        return part.text.text
+        return with_tables(part, tables)
     alias = _unused(part)
     same = [
         f"{alias}.{quoted(name)} IS NOT DISTINCT FROM {_inside(part, unit, column)}"
         for name, column in zip(unit_names(unit), unit.columns, strict=True)
     ]
-    condition = f"EXISTS (SELECT 1 FROM {KEYS} AS {alias} WHERE {' AND '.join(same)})"
-    return part_text(part, Changes(query=unit.query, condition=condition, columns=columns))
+    condition = f"EXISTS (SELECT 1 FROM {relations.keys} AS {alias} WHERE {' AND '.join(same)})"
+    return part_text(part, Changes(tables, unit.query, condition, columns))
 
 
-def path_query(paths: Paths, action: Action) -> str:
+def path_query(paths: Paths, action: Action, relations: Relations = AS_THEY_ARE) -> str:
     """The query from changed images of one source to units, or for groups to keys of the left-most table.
 
     Where no equality leads on, it gives all of them as soon as one image is left.
     """
     if isinstance(action, ActionKeysTransform):
-        return _transform(paths, action)
+        return _transform(paths, action, relations)
     if isinstance(action, ActionEveryKey):
-        return _every_key(paths, action)
+        return _every_key(paths, action, relations)
     hops = action.hops if isinstance(action, ActionKeysGrab) else ()
     last = f"h{len(hops)}" if hops else CHANGED
-    lines = [f"SELECT DISTINCT {_key(paths, last)}", f"FROM {CHANGED}"]
+    lines = [f"SELECT DISTINCT {_key(paths, last)}", _from_changed(relations)]
     alias = CHANGED
     for number, hop in enumerate(hops, 1):
         here = f"h{number}"
         same = [f"{here}.{quoted(other)} = {alias}.{quoted(one)}" for one, other in hop.pairs]
         conditions = [*same, *(f"({literal.sql(here)})" for literal in hop.literals)]
-        lines.append(f"JOIN {quoted(str(paths.part.source(hop.upto).table))} AS {here} ON {' AND '.join(conditions)}")
+        table = relations.table(str(paths.part.source(hop.upto).table))
+        lines.append(f"JOIN {table} AS {here} ON {' AND '.join(conditions)}")
         alias = here
     return "\n".join([*lines, *_where(_literals(action))])
 
 
-def _transform(paths: Paths, action: ActionKeysTransform) -> str:
+def _from_changed(relations: Relations) -> str:
+    alias = "" if relations.changed == CHANGED else f" AS {CHANGED}"
+    return f"FROM {relations.changed}{alias}"
+
+
+def _transform(paths: Paths, action: ActionKeysTransform, relations: Relations) -> str:
     names = zip(action.columns, unit_names(paths.unit), strict=True)
     shown = ", ".join(f"{CHANGED}.{quoted(column)} AS {quoted(name)}" for column, name in names)
     known = [f"{CHANGED}.{quoted(column)} IS NOT NULL" for column in action.leaves_by]
-    return "\n".join([f"SELECT DISTINCT {shown}", f"FROM {CHANGED}", *_where([*_literals(action), *known])])
+    lines = [f"SELECT DISTINCT {shown}", _from_changed(relations), *_where([*_literals(action), *known])]
+    return "\n".join(lines)
 
 
-def _every_key(paths: Paths, action: ActionEveryKey) -> str:
-    table = quoted(str(paths.part.source(paths.unit.leftmost).table))
-    some = "\n  ".join([f"SELECT 1 FROM {CHANGED}", *_where(_literals(action))])
+def _every_key(paths: Paths, action: ActionEveryKey, relations: Relations) -> str:
+    table = relations.table(str(paths.part.source(paths.unit.leftmost).table))
+    some = "\n  ".join([f"SELECT 1 {_from_changed(relations)}", *_where(_literals(action))])
     return f"SELECT DISTINCT {_key(paths, 'l')}\nFROM {table} AS l\nWHERE EXISTS (\n  {some}\n)"
 
 

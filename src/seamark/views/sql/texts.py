@@ -12,12 +12,16 @@ from seamark.views.places import MvPlace
 
 @dataclass(frozen=True)
 class Changes:
-    """What is changed in a text: tables by the number of their occurrence, and a condition added to one query."""
+    """What is changed in a text: tables by the number of their occurrence, and a condition added to one query.
+
+    `expressions` are other words for those at some places of the text.
+    """
 
     tables: Mapping[int, str] = field(default_factory=dict)
     query: MvQuery | None = None
     condition: str = ""
     columns: str = ""  # put before those of the part
+    expressions: Mapping[MvPlace, str] = field(default_factory=dict)
 
 
 def part_text(part: MvPart, changes: Changes) -> str:
@@ -28,8 +32,19 @@ def part_text(part: MvPart, changes: Changes) -> str:
     return _query_text(part, part.query, changes, more)
 
 
+def with_tables(part: MvPart, tables: Mapping[int, str]) -> str:
+    """A part's own text, with other names for its tables. WITH stays where it is."""
+    by = {source.place: _named(source, tables[source.number]) for source in part.tables if source.number in tables}
+    return _replaced(part.text.text, MvPlace(0, len(part.text.text)), by)
+
+
+def _named(source: MvJoinSource, name: str) -> str:
+    return name if source.has_alias else f"{name} AS {quoted(source.alias)}"
+
+
 def _query_text(part: MvPart, query: MvQuery, changes: Changes, more: Mapping[MvPlace, str]) -> str:
-    by = dict(more)
+    whole = query.place
+    by = dict(more) | {p: t for p, t in changes.expressions.items() if whole.start <= p.start and p.end <= whole.end}
     for source in query.sources:
         by |= _source(part, source, changes)
     for computation in query.computations():
@@ -45,7 +60,7 @@ def _source(part: MvPart, source: MvJoinSource, changes: Changes) -> dict[MvPlac
     alias = "" if source.has_alias else f" AS {quoted(source.alias)}"
     if source.query is None:
         other = changes.tables.get(source.number)
-        return {} if other is None else {source.place: other + alias}
+        return {} if other is None else {source.place: _named(source, other)}
     inner = _query_text(part, source.query, changes, {})
     if source.place.of(text).startswith("("):
         return {source.query.place: inner}

@@ -18,7 +18,12 @@ from seamark.views.sql.queries import KEYS, unit_names
 _KEPT = "seamark_kept"  # whether a LEFT-joined row is looked for, or its row of NULLs is given
 
 
-def units_query(paths: Paths, versions: Mapping[int, str] | None = None, waiting: Collection[int] | None = None) -> str:
+def units_query(
+    paths: Paths,
+    versions: Mapping[int, str] | None = None,
+    waiting: Collection[int] | None = None,
+    keys: str = KEYS,
+) -> str:
     """The units of the left-most rows whose keys are in `keys`.
 
     `versions` are the relations to read instead of the tables, by the number of the occurrence; `waiting` the
@@ -26,7 +31,7 @@ def units_query(paths: Paths, versions: Mapping[int, str] | None = None, waiting
     """
     unit = paths.unit
     assert unit.query is not None, "a part that was not read has no units"
-    writer = _Writer(paths, versions or {}, waiting)
+    writer = _Writer(paths, versions or {}, waiting, keys)
     shown = [
         f"{writer.expression(unit.query, column.expression)} AS {quoted(name)}"
         for column, name in zip(unit.columns, unit_names(unit), strict=True)
@@ -40,6 +45,7 @@ class _Writer:
     paths: Paths
     versions: Mapping[int, str]
     waiting: Collection[int] | None
+    keys: str
 
     def tables(self, query: MvQuery) -> str:
         """FROM and WHERE."""
@@ -77,7 +83,8 @@ class _Writer:
         info = source.info
         names = (info.schema.key or info.columns) if info is not None else ()
         same = " AND ".join(f"{KEYS}.{quoted(name)} IS NOT DISTINCT FROM v.{quoted(name)}" for name in names)
-        return f"(SELECT v.* FROM {table} AS v WHERE EXISTS (SELECT 1 FROM {KEYS} WHERE {same}))"
+        keys = self.keys if self.keys == KEYS else f"{self.keys} AS {KEYS}"
+        return f"(SELECT v.* FROM {table} AS v WHERE EXISTS (SELECT 1 FROM {keys} WHERE {same}))"
 
     def _alias(self, source: MvJoinSource) -> str:
         return source.alias or f"source_{source.number}"
