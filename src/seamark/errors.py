@@ -6,6 +6,7 @@ import difflib
 import logging
 import warnings
 from collections.abc import Iterable, Sequence
+from typing import Self
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -32,6 +33,12 @@ class SeamarkError(Exception):
         self.message = f"{message} {outcome}" if outcome else message
         self.hint = hint
         super().__init__(f"{self.message} Hint: {hint}" if hint else self.message)
+
+    def without_outcome(self) -> Self:
+        """The same error where nothing was to be changed, so that it need not say that nothing was."""
+        self.message = self.what
+        self.args = (f"{self.what} Hint: {self.hint}" if self.hint else self.what,)
+        return self
 
 
 class SeamarkWarning(UserWarning):
@@ -378,3 +385,10 @@ class TargetConflict(SinkError):
 
 class UnfitValue(SinkError):
     """A record holds a value that the target cannot hold as it is."""
+
+
+# --- views ------------------------------------------------------------------------------------------------------------
+
+
+class UnreadableSource(SeamarkError):
+    """A file, folder or table of views is not there, or cannot be read."""

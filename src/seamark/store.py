@@ -13,15 +13,14 @@ import pyarrow as pa
 
 from seamark.clock import Clock, SystemClock
 from seamark.config import Config, load_config
-from seamark.control import GRACE_SECONDS, Control, LiveRun, RunTotals, TableHead
+from seamark.control import Control, LiveRun, RunTotals
 from seamark.diffs.compute.merge import Rule
 from seamark.diffs.declare.checks import resolve_diff
 from seamark.diffs.declare.declaration import DiffDeclaration
 from seamark.diffs.declare.spec import KEEP_GONE
 from seamark.diffs.diff import Diff
 from seamark.diffs.origins import log_records
-from seamark.errors import ConfigError, HeadMismatch, NoSuchRow
-from seamark.ledger.verify import OnBlock, VerifyReport
+from seamark.errors import ConfigError, NoSuchRow
 from seamark.sinks.plan import SinkPlan
 from seamark.sinks.registry import SinkRegistry
 from seamark.sinks.run import OnSent, Sink
@@ -30,21 +29,17 @@ from seamark.spark import quiet_query_errors, spark_session
 from seamark.steps.past.why import Provenance, provenance
 from seamark.steps.rows.changelist import ChangeList
 from seamark.steps.running.observe import OnBatch, silent
-from seamark.steps.running.pipeline import OnStep, Pipeline
+from seamark.steps.running.pipeline import OnStep
 from seamark.steps.running.report import RunReport, StepPlan
 from seamark.steps.running.run_config import OnChange, RunConfig
 from seamark.steps.standing.moves import Move
 from seamark.steps.standing.offsets import OffsetTable
-from seamark.tables.care.collect import CollectReport, collect_garbage
-from seamark.tables.care.fold import FoldReport, fold_where_needed
+from seamark.store_care import StoreCare
 from seamark.tables.care.heal import Healed, heal_heads
-from seamark.tables.care.rebuild import RebuildReport, rebuild_store
-from seamark.tables.catalog import Catalog
 from seamark.tables.context import TableContext
 from seamark.tables.kinds import DIFF, KINDS
 from seamark.tables.read.cache import BaseCache
 from seamark.tables.table import Head, Table, TableOrName
-from seamark.tables.verify import normal_heads, verify_tables
 from seamark.tables.write.cuts import CutPlan, SizeLimit
 from seamark.transforms.declare.declaration import BatchTransform, InputLike, refuse_unknown_options
 from seamark.transforms.declare.spec import resolve
@@ -56,10 +51,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
+    from seamark.views.issues import MvIssues
+    from seamark.views.sources import Source
+
 _ROWS_BEHIND = {**dict.fromkeys(KINDS, input_rows), DIFF: log_records}
 
 
-class DataStore:
+class DataStore(StoreCare):
     """Tables on a verifiable log: a control database and a warehouse, opened together.
 
     `control` is the database's URL and `warehouse` a folder; what is not given comes from the environment
@@ -97,25 +95,24 @@ class DataStore:
         if spark is not None:
             quiet_query_errors()
         self.clock: Clock = clock or SystemClock()
-        self.control = Control(
+        control_database = Control(
             self.config.control,
             schema=self.config.control_schema,
             clock=self.clock,
             lease_seconds=self.config.scheduler.lease,
         )
-        self._context = TableContext(
-            control=self.control,
-            warehouse=Path(self.config.warehouse),
-            clock=self.clock,
-            session=lambda: self.spark,
-            cache=BaseCache(self.config.rows.cache_rows),
-            cut=CutPlan(SizeLimit(self.config.block_rows, self.config.block_bytes)),
-            rows=self.config.rows,
+        super().__init__(
+            TableContext(
+                control=control_database,
+                warehouse=Path(self.config.warehouse),
+                clock=self.clock,
+                session=lambda: self.spark,
+                cache=BaseCache(self.config.rows.cache_rows),
+                cut=CutPlan(SizeLimit(self.config.block_rows, self.config.block_bytes)),
+                rows=self.config.rows,
+            )
         )
-        self._catalog = Catalog(self._context)
-        self._pipeline = Pipeline(self._context)
         self._sinks = SinkRegistry(self._context, self._catalog.schema_at, wait=self.config.scheduler.wait)
-        self._folded_at: dict[str, int] = {}
         self.healed: tuple[Healed, ...] = heal_heads(self._context)
 
     def __enter__(self) -> Self:
@@ -363,18 +360,23 @@ class DataStore:
             return provenance(self._context, self._catalog.known(table).source, key, most, _ROWS_BEHIND)
         except NoSuchRow as missing:
             maker = self._pipeline.maker_of(table)
-            if isinstance(maker, Diff) and table == maker.state.name:
-                raise maker.where_it_went(key, missing) from None
-            raise
+            raise missing if maker is None else maker.explain_missing(table, key, missing) from None
 
-    def _fold_what_moved(self) -> list[FoldReport]:
-        """Fold what has grown long, if anything has moved since this was last looked at, or was left then."""
-        heads = {name: head.sequence for name, head in self.control.index.heads().items()}
-        if heads == self._folded_at:
-            return []
-        reports = self.fold_where_needed()
-        self._folded_at = heads if all(report.folded for report in reports) else {}
-        return reports
+    # --- views --------------------------------------------------------------------------------------------------------
+
+    def check_views(self, source: Source | Sequence[Source], *, hints: bool = False, analyse: bool = True) -> MvIssues:
+        """All issues of views and handlers, in the order of their places. Nothing is changed.
+
+        `source` is a text of statements, the path of a file or folder, a table of statements, or several of these,
+        which are checked together. `hints` adds what could be quicker. Without `analyse` Spark is not asked.
+        """
+        from seamark.views.analysis.analyse import analysis
+        from seamark.views.checks.check import Surroundings, check
+        from seamark.views.sources import CatalogTables, read_views
+
+        surroundings = Surroundings(CatalogTables(self._catalog))
+        asked = analysis(lambda: self.spark) if analyse else None
+        return check(read_views(source), surroundings, hints=hints, analyse=asked).issues
 
     # --- sinks --------------------------------------------------------------------------------------------------------
 
@@ -393,66 +395,3 @@ class DataStore:
     def sinks(self) -> dict[str, Sink]:
         """All sinks by name."""
         return dict(self._sinks.sinks)
-
-    # --- care ---------------------------------------------------------------------------------------------------------
-
-    def verify(
-        self,
-        table: str | None = None,
-        replay: bool = False,
-        *,
-        rows: bool = False,
-        expect: Mapping[str, str | Head] | None = None,
-        on_block: OnBlock | None = None,
-    ) -> VerifyReport:
-        """Compare the files, chains and control database of one table or of all, and report what does not agree.
-
-        `rows` also compares the rows that folds keep with the log, `replay` computes derived tables again, by the steps
-        that make them; a derived table without a step in this program is counted as not replayable. `expect` has heads,
-        by table, that were written down elsewhere and that chains must still hold. What this shows, and against whom,
-        docs/verify.md says.
-        """
-        expected = None if expect is None else normal_heads(expect)
-        try:
-            chains = self._chains(table)
-        except HeadMismatch:
-            if replay:
-                raise
-            return verify_tables(self._context, table, rows=rows, expect=expected, on_block=on_block)
-        if table is not None and not chains and expected is None:
-            return VerifyReport(0)
-        report = verify_tables(self._context, table, rows=rows, replays=replay, expect=expected, on_block=on_block)
-        return report + self._pipeline.replay(chains, on_block) if replay else report
-
-    def _chains(self, table: str | None) -> dict[str, TableHead]:
-        heads = self.control.index.heads()
-        if table is None:
-            return dict(sorted(heads.items()))
-        if table in heads:  # the schema is not asked for: it may be the very block that is damaged
-            return {table: heads[table]}
-        self._catalog.known(table)
-        return {}
-
-    def fold(self, *tables: str) -> list[FoldReport]:
-        """Bring the bases of these tables, or of all, up to their heads."""
-        names = tables or sorted(self.control.index.heads())
-        return [self._catalog.known(name).fold() for name in names]
-
-    def fold_where_needed(self) -> list[FoldReport]:
-        """Fold the tables whose tail has grown past the configured share of the base, or number of slices.
-
-        A table that another process folds is left to it, and trouble is in the report.
-        """
-        return fold_where_needed(self._context, lambda name: self._catalog.known(name).source)
-
-    def gc(self, *, dry_run: bool = False, grace: float = GRACE_SECONDS) -> CollectReport:
-        """Remove files older than the grace (seconds) that no chain names and no live run has registered."""
-        sources = [self._catalog.known(name).source for name in sorted(self.control.index.heads())]
-        return collect_garbage(self._context, sources, grace=grace, dry_run=dry_run)
-
-    @staticmethod
-    def rebuild(
-        control: str | None = None, warehouse: str | Path | None = None, control_schema: str | None = None
-    ) -> RebuildReport:
-        """Build the control database again from the chains in a warehouse, and say what was restored."""
-        return rebuild_store(control, warehouse, control_schema)

@@ -82,6 +82,7 @@ STEP_CALLS = [
     ("retry", ["retry", "process_posts"], 0),
     ("why", ["why", "feed", "post_id=2"], 0),
     ("verify", ["verify", "--replay"], 0),
+    ("check", ["check", "views.sql", "--no-analysis"], 1),
     ("reset", ["reset", "process_posts", "--yes"], 0),
     ("status", ["status"], 0),
 ]
@@ -90,6 +91,7 @@ STEP_CALLS = [
 @pytest.mark.scenario("C31")
 def test_the_verbs_of_steps_have_the_documented_shapes(call, blog, write):
     write(blog, "posts", (1, 100, "boom"), (2, 200, "hi!"))
+    (blog / "views.sql").write_text("CREATE MATERIALIZED VIEW v AS\nSELECT post_id, nope FROM posts;")
     for title, words, code in STEP_CALLS:
         told = call(*words, "--json", folder=blog)
         assert told.code == code, told.err
@@ -123,6 +125,8 @@ FAILURES = [
     (["fold", "psots"], 2),
     (["gc", "--grace", "x"], 2),
     (["doctor", "--rebuild"], 2),
+    (["check"], 2),
+    (["check", "nope.sql"], 1),
     (["nope"], 2),
 ]
 

@@ -217,7 +217,7 @@ def test_a_step_that_could_not_run_is_told_and_the_others_go_on(call, blog, writ
     assert (told.code, told.err) == (1, "")
     done, stopped = told.out.splitlines()[2:4]
     assert done.split()[:2] == ["✓", "process_posts"]
-    assert stopped.split()[:3] == ["✗", "shout", "failed"]
+    assert stopped.split()[:3] == ["✗", "shout", "–"]
     assert "✗ shout could not run: AnalysisException: [UNRESOLVED_COLUMN" in told.out
     assert "`contnet`" in told.out
     assert "LocalRelation" not in told.out

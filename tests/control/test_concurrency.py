@@ -14,7 +14,7 @@ from sqlalchemy import text
 from tests.support import SUPPORT
 
 from seamark import DataStore, faults
-from seamark.control import Control
+from seamark.control import Control, Mode
 from seamark.errors import CommitConflict, LeaseHeld, SchemaChangeRefused, StagedFilesGone
 from seamark.tables.read.source import TableSource
 from seamark.tables.write.change import LocalChange, appended_rows
@@ -153,7 +153,7 @@ def test_a_slow_writer_gets_through_after_two_conflicts_and_the_quick_one_loses_
             assert quick_waits.wait(10)
         return LocalChange(appended_rows(clicks_of(100)))
 
-    done = write_change(slow.table("clicks").source, "replace", slowly)
+    done = write_change(slow.table("clicks").source, Mode.REPLACE, slowly)
     for thread in threads:
         thread.join(30)
 
@@ -176,7 +176,7 @@ def test_a_write_that_was_ready_when_the_table_was_reserved_waits_and_plans_agai
             free_when_waited_for(store, other, lease)
         return LocalChange(appended_rows(clicks_of(1)))
 
-    write_change(store.table("clicks").source, "append", reserved_meanwhile)
+    write_change(store.table("clicks").source, Mode.APPEND, reserved_meanwhile)
 
     assert attempts == [1, 1]
     assert records(store, "clicks") == [(0, 0), (1, 1)]
@@ -204,7 +204,7 @@ def test_waiting_for_a_reserved_table_ends(open_store, clicks_of):
     clicks.append(clicks_of(0))
     store.control.leases.acquire("write:clicks", holder="one that never ends")
     with pytest.raises(LeaseHeld, match="one that never ends"):
-        write_change(impatient(clicks.source), "append", lambda _: LocalChange(appended_rows(clicks_of(1))))
+        write_change(impatient(clicks.source), Mode.APPEND, lambda _: LocalChange(appended_rows(clicks_of(1))))
     assert clicks.head.offset == 0
 
 
@@ -233,7 +233,7 @@ def test_a_column_is_added_after_two_conflicts_however_busy_the_table_is(open_st
                 patched.setattr(faults, "reached", reached)
                 try:
                     write_change(
-                        impatient(clicks.source), "append", lambda _: LocalChange(appended_rows(clicks_of(number)))
+                        impatient(clicks.source), Mode.APPEND, lambda _: LocalChange(appended_rows(clicks_of(number)))
                     )
                 except LeaseHeld:
                     kept_off.append(number)
@@ -275,6 +275,6 @@ def test_a_writer_that_does_not_know_of_a_new_column_does_not_take_it_away(open_
         return LocalChange(appended_rows(clicks_of(1)))
 
     with pytest.raises(SchemaChangeRefused, match="page"):
-        write_change(clicks.source, "append", grown_meanwhile)
+        write_change(clicks.source, Mode.APPEND, grown_meanwhile)
     assert other.table("clicks").schema.names == ("number", "page")
     assert records(other, "clicks") == [(0, 0)]

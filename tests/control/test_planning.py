@@ -6,7 +6,7 @@ import pytest
 
 from seamark import DataStore
 from seamark.clock import MILLISECOND, commit_time
-from seamark.control import RunRecord
+from seamark.control import Mode, RunRecord
 from seamark.errors import ChainRuleBroken
 from seamark.ledger import (
     AddData,
@@ -114,19 +114,19 @@ def test_only_a_new_source_state_or_watermark_makes_a_block_without_data(open_st
     three = datetime(2020, 1, 1, 3, tzinfo=UTC)
     write_change(
         clicks.source,
-        "feed",
+        Mode.FEED,
         lambda _: LocalChange(appended_rows(clicks_of(1, 2))),
         Advance(three, source_state=etag("a")),
     )
 
-    moved = write_change(clicks.source, "feed", lambda _: NoRecords(), Advance(source_state=etag("b")))
+    moved = write_change(clicks.source, Mode.FEED, lambda _: NoRecords(), Advance(source_state=etag("b")))
 
     block = ChainFiles(store.warehouse / "clicks").block(clicks.head.block_hash)
     assert (moved.blocks, block.sequence_number) == (1, 3)
     assert block.event == AddData(prev_offset=1, new_watermark=three, new_source_state=etag("b"))
     for _ in range(2):
         same = Advance(three, source_state=etag("b"))
-        assert write_change(clicks.source, "feed", lambda _: NoRecords(), same) is None
+        assert write_change(clicks.source, Mode.FEED, lambda _: NoRecords(), same) is None
     assert clicks.head.sequence == 3
     state = plan_table(clicks.source.context, "clicks").state
     with pytest.raises(ChainRuleBroken, match="empty event"):

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import update
 
 from seamark import DataStore, Table
-from seamark.control import Lease
+from seamark.control import Lease, Mode
 from seamark.control.schema import lease as lease_table
 from seamark.errors import LeaseLost, SchemaChangeRefused
 from seamark.ledger import SourceState
@@ -52,7 +52,7 @@ def write(store, clicks_of):
         # Not in the order of their names: leases are taken in that order all the same.
         given = {"orders": orders, "clicks": clicks}
         writes = [TableWrite(opened.table(n).source, made(numbers), read_to(place)) for n, numbers in given.items()]
-        return write_changes(opened._context, "shop", "feed", writes, leases=leases)
+        return write_changes(opened._context, "shop", Mode.FEED, writes, leases=leases)
 
     return write_it
 
@@ -105,7 +105,7 @@ def test_all_tables_of_a_commit_have_the_time_after_the_latest_of_their_heads(op
     sources = [table.source for table in (clicks, orders)]
     writes = [TableWrite(source, lambda _: LocalChange(appended_rows(clicks_of(2)))) for source in sources]
 
-    write_changes(store._context, "shop", "feed", writes)
+    write_changes(store._context, "shop", Mode.FEED, writes)
 
     times = {head.system_time for head in store.control.index.heads().values()}
     assert times == {latest + timedelta(milliseconds=1)}
@@ -120,11 +120,11 @@ def test_a_table_in_which_nothing_differs_gets_no_block(store, write):
         moved = TableWrite(table.source, lambda _: NoRecords(), read_to(place))
         return [moved, TableWrite(other.source, lambda _: NoRecords(), read_to("0/A0"))]
 
-    assert list(write_changes(store._context, "shop", "feed", only(store.table("orders"), "0/B0"))) == ["orders"]
+    assert list(write_changes(store._context, "shop", Mode.FEED, only(store.table("orders"), "0/B0"))) == ["orders"]
     assert store.control.index.heads()["clicks"] == before["clicks"]
     assert states(store) == {"orders": (0, "0/B0"), "clicks": (0, "0/A0")}
     nothing = [TableWrite(store.table(name).source, lambda _: NoRecords()) for name in ("orders", "clicks")]
-    assert write_changes(store._context, "shop", "feed", nothing) == {}
+    assert write_changes(store._context, "shop", Mode.FEED, nothing) == {}
     assert len(store.control.index.runs()) == 2
 
 
@@ -136,7 +136,7 @@ def test_columns_are_added_to_a_table_in_which_nothing_else_differs(store, open_
         TableWrite(orders.source, lambda _: NoRecords(), NOTHING_ELSE),
         TableWrite(clicks.source, lambda _: LocalChange(appended_rows(clicks_of(2))), NOTHING_ELSE),
     ]
-    assert list(write_changes(grown._context, "shop", "feed", writes)) == ["clicks"]
+    assert list(write_changes(grown._context, "shop", Mode.FEED, writes)) == ["clicks"]
     heads = grown.control.index.heads()
     assert (heads["orders"].sequence, heads["orders"].schema_block) == (3, heads["orders"].head_hash)
     assert heads["orders"].system_time == heads["clicks"].system_time
@@ -212,7 +212,7 @@ def test_four_writers_of_two_tables_all_get_through(store, open_store, clicks_of
         for turn in range(5):
             rows = LocalChange(appended_rows(clicks_of(10 * thread + turn)))
             writes = [TableWrite(stores[thread].table(name).source, lambda _, rows=rows: rows) for name in names]
-            write_changes(stores[thread]._context, "shop", "feed", writes)
+            write_changes(stores[thread]._context, "shop", Mode.FEED, writes)
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(append, range(4)))

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import seamark as sm
-from seamark.errors import DefinitionChanged, FrameMismatch, InvalidStep
+from seamark.errors import DefinitionChanged, FrameMismatch, InvalidStep, SchemaChangeRefused
 
 
 def test_a_changed_merge_rule_asks_and_goes_on_from_the_state_that_stands(make_visits):
@@ -178,3 +178,26 @@ def test_intermediate_tables_of_an_older_definition_ask_nobody(make_visits):
     assert visits.state() == {1: (1, 2, "b", 2), 2: (1, 1, "b", 1)}
     assert [row["VisitID"] for row in visits.rows("visits_joined_visits_visits_patched_new_only")] == [2]
     assert visits.store.verify(replay=True).ok
+
+
+@pytest.mark.scenario("X93")
+def test_a_program_from_before_the_state_grew_is_refused_by_plan_and_run_alike(make_visits):
+    old = make_visits(on_change="keep")
+    old.visits((1, 2, "X"))
+    old.run()
+    wider = make_visits(wide="VisitID long, y_VisitVersion int, age int", on_change="keep")
+    wider.widen((2, 2, 30))
+    wider.visits((2, 2, "Y"))
+    wider.run()
+    heads = wider.store.heads()
+    wider.visits((3, 2, "Z"))
+
+    plan = old.store.plan()["visits"]
+    assert (plan.mode, plan.batches) == ("refused", 0)
+    assert "was declared before a table of it grew" in plan.reason
+    with pytest.raises(SchemaChangeRefused, match=r"column '(_wide_)?age'"):
+        old.run()
+    assert {name: head for name, head in old.store.heads().items() if name.startswith("visits_")} == {
+        name: head for name, head in heads.items() if name.startswith("visits_")
+    }
+    assert wider.run().keys == 1

@@ -74,6 +74,19 @@ def settled(folder: Path) -> None:
     run(folder, "run")
 
 
+VIEW = """CREATE MATERIALIZED VIEW lines PRIMARY KEY (post_id) AS
+SELECT p.post_id, a.name,
+       upper(p.contents) AS line
+FROM posts p LEFT JOIN profiles a ON a.id = p.user_id;
+"""
+
+
+def viewed(folder: Path) -> None:
+    """A file with a view that names a column which is not there."""
+    new(folder)
+    (folder / "views.sql").write_text(VIEW)
+
+
 # --- trouble ----------------------------------------------------------------------------------------------------------
 
 
@@ -187,7 +200,7 @@ STAGES: dict[str, Callable[[Path], None]] = {
     for function in (
         *(nothing, new, loaded, demo, renamed, settled),
         *(stranger, failed, changed, at_work, damaged, orphan, foreign_head, no_database),
-        *(ledger, sink, visits),
+        *(ledger, sink, visits, viewed),
     )
 }
 

@@ -26,7 +26,7 @@ def test_a_text_where_something_else_is_due(dry, column, value, hint):
         with pytest.raises(sm.SeamarkError) as caught:
             table.upsert(frame)
         assert f"column '{column}' is string" in caught.value.message
-        assert caught.value.hint == f"convert it before it is written, for example with {hint}."
+        assert caught.value.hint == f"convert it first, for example with {hint}."
 
 
 @pytest.mark.scenario("C50")
@@ -34,9 +34,7 @@ def test_a_text_where_a_date_is_due_in_a_spark_frame(ds, spark):
     table = ds.table("days", "id long, day date", key="id")
     with pytest.raises(sm.SeamarkError) as caught:
         table.upsert(spark.sql("SELECT 1L AS id, array('31.01.2026') AS day"))
-    assert caught.value.hint.startswith(
-        "convert it before it is written, for example with pd.to_datetime(frame['day'])"
-    )
+    assert caught.value.hint.startswith("convert it first, for example with pd.to_datetime(frame['day'])")
 
 
 @pytest.mark.scenario("C50")

@@ -12,8 +12,10 @@ import pyarrow as pa
 import pytest
 
 import seamark as sm
-from seamark.errors import BadValue
+from seamark.errors import BadValue, FrameMismatch
+from seamark.facts.rows import read_rows
 from seamark.spark.frames import arrow_rows, spark_frame
+from seamark.tables.far_times import python_values
 from seamark.tables.read import few_rows
 
 SETTING = "spark.sql.datetime.java8API.enabled"
@@ -113,3 +115,46 @@ def test_a_key_of_a_day_that_python_does_not_have_is_refused(ds, spark, far_kind
     assert keyed.upsert(pa.table({"k": last, "v": ones})).appended == 1
     assert keyed.delete(spark_frame(spark, pa.table({"k": last}))).retracted == 1
     assert plain.upsert(pa.table({"k": ones, "v": far})).appended == 1  # a value can be replaced by its key
+
+
+@pytest.mark.parametrize("far_kind", FAR)
+def test_such_days_among_the_values_are_compared_shown_and_traced(ds, far_kind):
+    arrow = KINDS[far_kind][0]
+    number = pa.int32() if pa.types.is_date(arrow) else pa.int64()
+    near = 1 if FAR[far_kind] > 0 else -1
+    inside = ds.table("inside", f"k int, days array<{far_kind}>, both struct<a: {far_kind}, b: int>", key="k")
+
+    def given(value: int) -> pa.Table:
+        day = pa.array([value], number).cast(arrow)
+        both = pa.StructArray.from_arrays([day, pa.array([1], pa.int32())], ["a", "b"])
+        return pa.table({"k": pa.array([1], pa.int32()), "days": pa.ListArray.from_arrays([0, 1], day), "both": both})
+
+    assert inside.upsert(given(FAR[far_kind])).appended == 1
+    assert inside.upsert(given(FAR[far_kind])) is None
+    assert inside.upsert(given(FAR[far_kind] + near)).corrected == 1
+    (shown,) = read_rows(ds, "inside", limit=5, as_of=None).rows
+    row = ds.why("inside", {"k": 1}).row
+    assert shown == row
+    assert str(row["both"]["a"]) == str(row["days"][0])
+    assert str(row["days"][0]).startswith("10000-01-0" if near > 0 else "0000-12-31")
+
+
+def test_far_days_stand_before_and_after_all_others():
+    days = pa.chunked_array([pa.array([2932897, None, 0, -719163, 2932898], pa.int32()).cast(pa.date32())])
+    after, nothing, epoch, before, last = python_values(days)
+    assert (nothing, epoch) == (None, date(1970, 1, 1))
+    assert sorted([last, epoch, after, before]) == [before, epoch, after, last]
+    assert [str(before), str(after)] == ["0000-12-31", "10000-01-01"]
+    assert before != epoch
+    assert after == python_values(days)[0]
+
+
+def test_an_error_of_a_read_does_not_say_that_nothing_was_written(ds):
+    table = ds.table("t", "k int, v int", key="k")
+    table.upsert(pa.table({"k": pa.array([1], pa.int32()), "v": pa.array([1], pa.int32())}))
+    for read in (lambda: table.get_data([{"k": "one"}]), lambda: ds.why("t", {"k": "one"})):
+        with pytest.raises(FrameMismatch, match="column 'k'") as caught:
+            read()
+        assert "written" not in str(caught.value)
+    with pytest.raises(FrameMismatch, match="Nothing was written"):
+        table.delete([{"k": "one"}])

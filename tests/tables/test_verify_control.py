@@ -12,12 +12,11 @@ import pytest
 import seamark as sm
 from seamark import ledger
 from seamark.config import load_config
-from seamark.control import FailedKey, Position, RunRecord
+from seamark.control import FailedKey, Mode, Position, RunRecord
 from seamark.errors import HeadMismatch, UsedWrongly
 from seamark.ledger.chain import ChainDraft, walk_back
 from seamark.ledger.objects import ChainFiles
 from seamark.steps.past.checkpoint import Checkpoint, ReadAt
-from seamark.steps.standing.moves import Mode
 from seamark.tables.verify import read_heads, verify_unopened
 from seamark.tables.write.publish import (
     Progress,

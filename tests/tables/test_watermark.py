@@ -5,6 +5,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
+from seamark.control import Mode
 from seamark.errors import ChainRuleBroken
 from seamark.ledger import AddData, OffsetInterval, SourceState
 from seamark.ledger.chain import ChainDraft
@@ -88,7 +89,7 @@ def poll(table, rows=None, **advance):
     """What a feed does at every poll."""
     return write_change(
         table.source,
-        "feed",
+        Mode.FEED,
         lambda _: NoRecords() if rows is None else LocalChange(appended_rows(rows)),
         Advance(**advance),
     )

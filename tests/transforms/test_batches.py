@@ -14,11 +14,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.support.pending import NOON, waiting
 
-from seamark.control import FailedKey, Position
+from seamark.control import FailedKey, Mode, Position
 from seamark.steps.past.checkpoint import Checkpoint, RangeMark, ReadAt, decode
 from seamark.steps.rows.keys import columns_of, key_texts, keys_of
 from seamark.steps.rows.scope import AllKeys, KeyRange, KeyValues, cut_into_ranges, filter_rows, rest_of_ranges
-from seamark.steps.standing.moves import Mode
 from seamark.steps.standing.pins import Taken
 from seamark.tables.ordering import comparable, distinct
 from seamark.transforms.keys.batches import ALL_KEYS_FLOOR, all_keys_because, cut_batches

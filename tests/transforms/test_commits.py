@@ -12,11 +12,11 @@ from pyspark.sql import functions as F
 from sqlalchemy import create_engine, make_url, text
 
 import seamark as sm
+from seamark.control import Mode
 from seamark.errors import AlreadyRunning, ChainRuleBroken, ControlUnavailable, LeaseLost
 from seamark.ledger import ExecuteTransform, Op
 from seamark.steps.rows.scope import AllKeys
 from seamark.steps.standing.known import Known
-from seamark.steps.standing.moves import Mode
 from seamark.transforms.backlog import backlog_of
 from seamark.transforms.keys.strategies import covers_pins
 from seamark.transforms.run import StepRun, Work

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 import seamark as sm
 from seamark.errors import LeaseHeld, SchemaChangeRefused
@@ -148,3 +149,32 @@ def test_a_diff_from_before_a_log_grew_is_refused(open_store: Any) -> None:
     assert "column 'city'" in error.message
     assert old.plan("visits")["visits"].mode == "refused"
     assert old.offset_table.get_record_offsets("visits") == {"visits_log": 0}
+
+
+def test_a_settled_program_from_before_a_table_grew_takes_over_its_rows_as_its_plan_says(open_store: Any) -> None:
+    wide = open_store()
+    tables = [wide.table("a", OLD, key="id"), *[wide.table(name, OLD, key="id") for name in ("o", "p")]]
+    wide.add(sm.BatchTransform(lambda a: (a, a), [tables[0]], tables[1:], name="f", version="1"))
+    tables[0].upsert([{"id": 1, "c": "x"}])
+    assert wide.run().ok
+    old = open_store()
+    old.add(
+        sm.BatchTransform(
+            lambda a: a,
+            [old.table("a", OLD, key="id")],
+            [old.table("o", OLD, key="id")],
+            name="f",
+            version="1",
+            on_change="keep",
+        )
+    )
+    assert old.run().ok  # it takes over what the step with two outputs has read, and keeps its rows
+    only = open_store()
+    only.table("o", NEW, key="id")
+    grow_declared([only.table("o").source], only.control.index.heads())
+    with old.control.database.write() as connection:
+        connection.execute(text("DELETE FROM transform_input_offset WHERE outputs = 'o'"))
+
+    assert old.plan("f")["f"].mode == "settled"
+    assert old.run().ok
+    assert positions(old) == {"a": 0}

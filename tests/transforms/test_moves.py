@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from tests.support.pending import NOON, waiting
 
 import seamark as sm
-from seamark.control import FailedKey, TableHead
+from seamark.control import FailedKey, Mode, TableHead
 from seamark.errors import DefinitionChanged, SchemaChangeRefused
 from seamark.steps.past.checkpoint import OpenPass, RangeMark
-from seamark.steps.standing.moves import Mode
 from seamark.transforms.backlog import Backlog
 from seamark.transforms.moves import decided, next_move
 

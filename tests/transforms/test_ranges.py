@@ -98,3 +98,21 @@ def test_a_bad_row_of_a_reference_that_nobody_names_fails_no_key(blog, large):
 
     report = blog.store.run("checked").steps["checked"]
     assert (report.error, report.failed, report.keys, report.appended) == (None, 0, 9, 9)
+
+
+def test_a_plan_of_a_pass_that_goes_on_counts_the_ranges_that_are_left(open_store, rows):
+    store = open_store()
+    numbers = step_over(store, batch_keys=100)
+    numbers.upsert(numbered(ROWS))
+
+    def stop(report: sm.StepReport, _left: int) -> None:
+        if report.batches == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.step("copy").run_full(on_batch=stop)
+
+    plan = store.plan()["copy"]
+    assert (plan.mode, plan.batches) == ("all keys", 6)
+    assert store.run().steps["copy"].batches == 6
+    assert len(rows(store.table("copies"))) == ROWS

@@ -27,6 +27,7 @@ from seamark.cli.cells import (
     value,
 )
 from seamark.cli.grid import KEPT_TOGETHER, Grid, grid, wrapped
+from seamark.control import Mode
 
 if TYPE_CHECKING:
     from seamark.cli.verbs.care import Collected, Folded, Heads, Verified
@@ -115,7 +116,7 @@ def runs(title: str, lines: Sequence[RunLine], *, with_errors: bool = False) -> 
     if not lines:
         return []
     has_error = any(run.error for run in lines) and not with_errors
-    columns = ("started (UTC)", "of", "mode", ">seconds", ">in", ">out", "outcome", *(["~error"] if has_error else []))
+    columns = ("started (UTC)", "~of", "mode", ">seconds", ">in", ">out", "outcome", *(["~error"] if has_error else []))
     shown = grid(*columns)
     for run in lines:
         cells = [
@@ -131,7 +132,7 @@ def runs(title: str, lines: Sequence[RunLine], *, with_errors: bool = False) -> 
     failed = [run for run in lines if run.error]
     if with_errors:
         return [heading(title), shown, *[part for run in failed for part in _whole_error(run)]]
-    longer = dict.fromkeys(run.step for run in failed if is_longer(run.error or "") and run.mode != "send")
+    longer = dict.fromkeys(run.step for run in failed if is_longer(run.error or "") and run.mode != Mode.SEND)
     hints = [Text(f"`seamark log {step} --errors` shows the whole error.", "dim") for step in longer]
     return [heading(title), shown, *hints]
 

@@ -50,8 +50,7 @@ def _planned(step: PlannedStep) -> Parts:
     if step.is_refused:
         shown.append(f"  `seamark run {step.step}` shows all of it, and what to choose from.")
     if not step.is_idle:
-        batches = counted(step.batches, "batch")
-        shown.append(under(f"{_keys(step)} in {batches} → {', '.join(step.outputs)}"))
+        shown.append(under(f"{_keys(step)} in {_batches(step)} → {', '.join(step.outputs)}"))
     shown += _upstream(step.upstream)
     if step.failed_due:
         shown.append(f"  {counted(step.failed_due, 'failed key')} due for another try")
@@ -71,6 +70,12 @@ def _keys(step: PlannedStep) -> str:
     if step.keys_are_estimated:
         return f"about {counted(step.keys, 'key')} (an estimate)"
     return f"at most {counted(step.keys, 'key')}"
+
+
+def _batches(step: PlannedStep) -> str:
+    """How many batches; of ranges of keys at the most, because keys are counted when they are cut into ranges."""
+    batches = counted(step.batches, "batch")
+    return f"at most {batches}" if step.mode.takes_all_keys and step.batches > 1 else batches
 
 
 def _carried(sink: PlannedSink) -> Parts:
@@ -150,7 +155,7 @@ def _counts(steps: tuple[StepResult, ...]) -> Grid:
         shown.add_row(
             Text("✓", "green") if step.ok and not step.waiting_keys else Text("✗", "red"),
             Text(step.step, "bold"),
-            step.mode,
+            DASH if step.error is not None else step.mode,
             *[number(count or None) for count in (step.keys, step.batches, step.rows_in)],
             _written(step),
             Text(f"{step.failed:,}", "red") if step.failed else DASH,

@@ -10,6 +10,7 @@ from seamark.control.database import Database
 from seamark.control.index import Index
 from seamark.control.leases import Keeper, Leases
 from seamark.control.live import LiveRuns
+from seamark.control.mode import Mode
 from seamark.control.model import (
     UNKNOWN_OUTPUTS,
     Adoption,
@@ -56,6 +57,7 @@ __all__ = [
     "LiveLease",
     "LiveRun",
     "LiveRuns",
+    "Mode",
     "Offsets",
     "Position",
     "Restored",

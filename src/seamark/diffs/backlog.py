@@ -52,7 +52,8 @@ class DiffBacklog:
     too_late: int  # how many records have come too late so far
     forgotten: int | None  # up to which record of theirs marks were looked through for those to be forgotten
     watermark_waits: bool
-    outgrown: SchemaChangeRefused | None = None  # what a program from before a log grew is refused with
+    heads: Mapping[str, TableHead]
+    outgrown: SchemaChangeRefused | None = None  # what a program from before a table grew is refused with
 
     @property
     def pins(self) -> dict[str, Pin]:
@@ -120,10 +121,10 @@ class DiffBacklog:
         return not (waits or self.moved)
 
     def checked(self) -> DiffBacklog:
-        """The same with what a program from before a log grew is refused with, if there is anything to do."""
+        """The same with what a program from before a table grew is refused with, if there is anything to do."""
         if self.is_settled:
             return self
-        return replace(self, outgrown=outgrown_program(self.spec, self.pins.values(), {}))
+        return replace(self, outgrown=outgrown_program(self.spec, self.pins.values(), self.heads))
 
 
 def backlog_of(context: TableContext, spec: DiffSpec, known: Known) -> DiffBacklog:
@@ -149,6 +150,7 @@ def backlog_of(context: TableContext, spec: DiffSpec, known: Known) -> DiffBackl
         too_late=too_late_so_far(details),
         forgotten=details.get("forgotten"),
         watermark_waits=_watermark_waits(context, spec, pending, known.heads),
+        heads=known.heads,
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from seamark.control import FailedKey, TableHead
+from seamark.control import FailedKey, Mode, TableHead
 from seamark.diffs.backlog import DiffBacklog, backlog_of, last_details, too_late_so_far
 from seamark.diffs.declare.spec import REASON, DiffSpec
 from seamark.diffs.moves import next_move
@@ -30,10 +30,11 @@ from seamark.steps.running.prepare import Makers, all_tables, prepare_tables
 from seamark.steps.running.report import StepPlan, StepReport
 from seamark.steps.running.run_config import OnChange, RunConfig
 from seamark.steps.standing.known import Known
-from seamark.steps.standing.moves import Mode, Move
+from seamark.steps.standing.moves import Move
 from seamark.steps.standing.own_rows import adopt_rows
 from seamark.steps.standing.pins import Pending
 from seamark.tables.context import TableContext
+from seamark.tables.far_times import python_rows
 from seamark.tables.frame import SparkFrame
 from seamark.tables.frames import check_frame
 from seamark.tables.ordering import comparable
@@ -132,7 +133,8 @@ class Diff:
         Raises what stops it; a visit that fails does not, unless `fail_fast` is set.
         """
         config = config or RunConfig()
-        self.refuse_parts(config)
+        if config.is_partial:
+            raise self._refused("filters or a limit")
         known = known or Known.of(self._context)
         adopts = known.own_rows(self._context, self.spec).adoption is not None
         if self._backlog(known).is_settled and not adopts:
@@ -181,10 +183,9 @@ class Diff:
         """Refused: a diff takes each record of its logs once, in their order."""
         raise self._refused("a changelist")
 
-    def refuse_parts(self, config: RunConfig) -> None:
-        """Refuse a run of some visits only."""
-        if config.is_partial:
-            raise self._refused("filters or a limit")
+    def filter_types(self) -> dict[str, pa.DataType]:
+        """Refused: a run takes all visits."""
+        raise self._refused("filters or a limit")
 
     def _refused(self, what: str) -> InvalidStep:
         return InvalidStep(
@@ -294,8 +295,10 @@ class Diff:
         """The visits that failed, as a pandas frame: key columns, error, attempts, process_ts, retry_after."""
         return failure_frame(self.failed_keys(), self.spec.key_names, self.spec.key_types)
 
-    def where_it_went(self, key: Mapping[str, Any], missing: NoSuchRow) -> NoSuchRow:
+    def explain_missing(self, table: str, key: Mapping[str, Any], missing: NoSuchRow) -> NoSuchRow:
         """The error that a visit is not in the state, with where to look if it has left."""
+        if table != self.spec.state.name:
+            return missing
         source = self.spec.gone
         head = self._context.control.index.head(source.name)
         if head is None or head.last_offset is None or set(key) != set(self.spec.key_names):
@@ -324,5 +327,4 @@ class Diff:
         values = keys_of([json.dumps(dict(key), default=str)], self.spec.key_names, self.spec.key_types)
         records = choose_values(source, values).of(read_changes(source, after=None, upto=None))
         found = arrow_rows(records.orderBy("offset").drop("op", "event_time"))
-        rows: list[dict[str, Any]] = found.to_pylist()
-        return rows
+        return python_rows(found)

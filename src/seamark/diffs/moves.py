@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 
+from seamark.control import Mode
 from seamark.diffs.backlog import DiffBacklog
 from seamark.errors import DefinitionChanged, InvalidStep, SeamarkError
 from seamark.steps.definition.definition import Definition, difference
 from seamark.steps.running.run_config import OnChange
-from seamark.steps.standing.moves import NOTHING_NEW, Mode, Move, changes_move, retry_move
+from seamark.steps.standing.moves import NOTHING_NEW, Move, changes_move, retry_move
 from seamark.tables.kinds import DIFF
 
 

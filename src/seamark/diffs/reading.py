@@ -27,9 +27,8 @@ from seamark.steps.rows.keys import keys_of
 from seamark.steps.rows.scope import KeyValues
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
-from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame, quoted
+from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame, its, quoted, same_as_its
 from seamark.tables.ordering import distinct
-from seamark.tables.read.choice import all_of
 from seamark.tables.read.records import count_records, read_changes
 from seamark.tables.read.rows import read_images
 from seamark.tables.read.source import TableSource
@@ -204,11 +203,11 @@ def _waiting_records(context: TableContext, spec: DiffSpec, reading: Reading) ->
 def _records_of_keys(
     context: TableContext, spec: DiffSpec, log: DiffLog, interval: Interval, keys: pa.Table
 ) -> CheckedFrame:
-    renamed = keys.rename_columns([f"its {name}" if name != "read upto" else name for name in keys.column_names])
+    renamed = keys.rename_columns([its(name) if name != "read upto" else name for name in keys.column_names])
     wanted = F.broadcast(spark_frame(context.session(), renamed))
     records = read_changes(log.source, after=interval[0], upto=interval[1])
-    same = [records[quoted(name)].eqNullSafe(wanted[quoted(f"its {name}")]) for name in spec.key_names]
-    chosen = records.join(wanted, all_of([*same, records["offset"] > wanted["read upto"]]), "left_semi")
+    is_new = same_as_its(records, wanted, spec.key_names) & (records["offset"] > wanted["read upto"])
+    chosen = records.join(wanted, is_new, "left_semi")
     names = ["offset", "op", *[quoted(name) for name in log.source.schema.names]]
     chosen, schema = chosen.select(*names), _record_schema(log.source)
     at_most = count_records(log.source.context.control.index.slices(log.name, after=interval[0], upto=interval[1]))

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 
-from seamark.control import FailedKey, RunRecord
+from seamark.control import FailedKey, Mode, RunRecord
 from seamark.diffs.ageing.expire import Expiry, Looked
 from seamark.diffs.backlog import DiffBacklog
 from seamark.diffs.compute.apply import apply_logs
@@ -33,7 +33,6 @@ from seamark.steps.running.commit import (
 )
 from seamark.steps.running.failures import failed_once_more
 from seamark.steps.running.observe import batch_observers
-from seamark.steps.standing.moves import Mode
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
 from seamark.tables.frame import SparkFrame

@@ -14,8 +14,9 @@ from seamark.facts.versions import diff_named
 from seamark.spark.frames import arrow_rows, in_utc
 from seamark.store import DataStore
 from seamark.tables import Table
+from seamark.tables.far_times import python_rows
 from seamark.tables.frame import quoted
-from seamark.tables.frames import check_frame
+from seamark.tables.frames import check_wanted_keys
 from seamark.tables.read.choice import EVERYTHING, choose_values
 from seamark.tables.read.few_rows import read_few, read_first
 from seamark.tables.read.rows import rows_of
@@ -79,15 +80,14 @@ def _key_row(table: Table, given: Sequence[str]) -> pa.Table:
             f"table '{table.name}' is append-only: its records have no key to ask by.", hint="leave --key out."
         )
     values = key_values(given, {c: table.schema.column(c).type for c in table.key}, f"table '{table.name}'")
-    return check_frame(table.name, table.schema, [dict(values)], only_key=True).to_arrow()
+    return check_wanted_keys(table.name, table.schema, [dict(values)]).to_arrow()
 
 
 def _first_rows(snapshot: Snapshot, count: int, wanted: pa.Table | None) -> list[dict[str, object]]:
     names = list(snapshot.source.schema.names)
     few = read_first(snapshot, count) if wanted is None else read_few(snapshot, wanted, names)
     found = few.select(names) if few is not None else _first_in_spark(snapshot, count, wanted)
-    rows: list[dict[str, object]] = in_utc(found).slice(0, count).to_pylist()
-    return rows
+    return python_rows(in_utc(found).slice(0, count))
 
 
 def _first_in_spark(snapshot: Snapshot, count: int, wanted: pa.Table | None) -> pa.Table:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from seamark.control import LiveRun, RunRecord, TableHead
+from seamark.control import LiveRun, Mode, RunRecord, TableHead
 from seamark.diffs.diff import Diff
 from seamark.errors import UnknownStep
 from seamark.facts.live import RunningLine, running_lines, with_killed
@@ -14,7 +14,7 @@ from seamark.facts.sinks import PlannedSink, planned_sinks
 from seamark.facts.tables import RunLine, run_lines
 from seamark.steps.running.report import InputPlan
 from seamark.steps.standing.diagnosis import StepFacts, advice, likely_cause
-from seamark.steps.standing.moves import Mode, Move
+from seamark.steps.standing.moves import Move
 from seamark.steps.standing.offsets import OffsetStatistics
 from seamark.store import DataStore
 from seamark.transforms.step import Step
@@ -179,7 +179,7 @@ def _state(
         running=running,
         next=move.mode,
         next_reason=move.reason.strip(),
-        too_late=step.too_late if isinstance(step, Diff) else 0,
+        too_late=step.too_late,
     )
 
 

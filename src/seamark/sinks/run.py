@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from seamark import faults
-from seamark.control import BlockEntry, Lease, RunRecord, SinkBacklog, SinkPosition, TableHead
+from seamark.control import BlockEntry, Lease, Mode, RunRecord, SinkBacklog, SinkPosition, TableHead
 from seamark.errors import InvalidSink, MalformedBlock, SeamarkError
 from seamark.sinks.layout import Layout
 from seamark.sinks.plan import SinkMode, SinkPlan, decide_mode, plan_sending
@@ -166,7 +166,7 @@ class Sink:
         record = RunRecord(
             run_id=secrets.token_hex(16),
             step=f"{SINK_RUN}{self.name}",
-            mode="send",
+            mode=Mode.SEND.value,
             started=now - report.seconds,
             ended=now,
             rows_in=report.records,

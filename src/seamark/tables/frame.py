@@ -7,7 +7,7 @@ rows in memory, `in_memory` gives them, or None.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, TypeAlias
@@ -233,8 +233,8 @@ def _joined(
         return LocalFrame(mine.filter(_matches(mine, theirs, on, null_safe=null_safe, keep=keep)))
     one, other = rows.to_spark(session), others.to_spark(session)
     # Under names of their own: both sides may come from one table, and then Spark could not tell their columns apart.
-    wanted = other.select(*[other[quoted(name)].alias(f"its {name}") for name in dict.fromkeys(t for _, t in on)])
-    same = same_values([(one[quoted(m)], wanted[quoted(f"its {t}")]) for m, t in on], null_safe=null_safe)
+    wanted = as_its(other, [t for _, t in on])
+    same = same_values([(one[quoted(m)], wanted[quoted(its(t))]) for m, t in on], null_safe=null_safe)
     return SparkFrame(one.join(wanted, same, "left_semi" if keep else "left_anti"))
 
 
@@ -244,6 +244,21 @@ def same_values(pairs: Sequence[tuple[Column, Column]], *, null_safe: bool = Tru
 
     each = [one.eqNullSafe(other) if null_safe else one == other for one, other in pairs]
     return reduce(lambda all_before, this: all_before & this, each) if each else F.lit(True)
+
+
+def its(name: str) -> str:
+    """The name of a column of the other side of a join; no column of a table has a space in its name."""
+    return f"its {name}"
+
+
+def as_its(other: DataFrame, names: Iterable[str]) -> DataFrame:
+    """Some columns of the other side of a join, each once and under the name that `its` gives it."""
+    return other.select(*[other[quoted(name)].alias(its(name)) for name in dict.fromkeys(names)])
+
+
+def same_as_its(mine: DataFrame, theirs: DataFrame, names: Sequence[str]) -> Column:
+    """Whether rows of both sides have the same values in some columns, NULL being one of them."""
+    return same_values([(mine[quoted(name)], theirs[quoted(its(name))]) for name in names])
 
 
 def _matches(mine: pa.Table, theirs: pa.Table, on: Pairs, *, null_safe: bool, keep: bool) -> pa.Array:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seamark.errors import NOTHING_WRITTEN, BadValue, FrameMismatch, NullKey
+from seamark.errors import NOTHING_WRITTEN, BadValue, FrameMismatch, NullKey, TableError
 from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame, quoted
 from seamark.tables.schema.convert import (
     ValueDoesNotFit,
@@ -74,6 +74,14 @@ def check_frame(
     if not with_nulls:
         _refuse_nulls(table, [column.name for column in columns if not column.nullable], local)
     return LocalFrame(local)
+
+
+def check_wanted_keys(table: str, schema: TableSchema, keys: Frame) -> CheckedFrame:
+    """The keys of rows that are to be read, checked as keys are that are to be written."""
+    try:
+        return check_frame(table, schema, keys, only_key=True)
+    except TableError as error:
+        raise error.without_outcome() from None
 
 
 def check_returned_frame(table: str, schema: TableSchema, frame: Frame, *, with_nulls: bool = False) -> CheckedFrame:
@@ -226,7 +234,7 @@ def _converted(table: str, column: Column, values: pa.ChunkedArray) -> pa.Chunke
 
 def bad_value(table: str, column: Column, value: str) -> BadValue:
     """The error for a value that its column cannot hold."""
-    hint, kind = "convert or round the value before it is written.", column.type
+    hint, kind = "convert or round the value first.", column.type
     if pa.types.is_decimal(kind):
         room = f"{kind.precision - kind.scale} digits before the point and {kind.scale} after it"
         hint = f"round it, or give a `decimal.Decimal`; the column has room for {room}."
@@ -307,7 +315,7 @@ def _mismatch(table: str, issues: list[str], wrong: Sequence[Column] = ()) -> Fr
     """The error for a frame that does not fit; `wrong` are the columns that have another type than they can have."""
     hint = "the frame needs the table's columns, in any order, and no others."
     if wrong and len(wrong) == len(issues):
-        hint = f"convert it before it is written, for example with {_conversion(wrong[0])}."
+        hint = f"convert it first, for example with {_conversion(wrong[0])}."
     return FrameMismatch(
         f"the frame does not fit table '{table}': {'; '.join(issues)}.",
         outcome=NOTHING_WRITTEN,

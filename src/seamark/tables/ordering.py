@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from seamark.spark.frames import in_utc
+from seamark.tables.far_times import python_values
 
 Key: TypeAlias = tuple[Any, ...]
 
@@ -27,7 +28,7 @@ def sortable(value: Any) -> Any:
 
 def comparable(keys: pa.Table) -> list[Key]:
     """The keys of a table in a form that compares as Spark compares; NULL comes first, as in Spark's order."""
-    columns = [[sortable(value) for value in column.to_pylist()] for column in in_utc(keys).columns]
+    columns = [[sortable(value) for value in python_values(column)] for column in in_utc(keys).columns]
     return list(zip(*columns, strict=True)) if columns else [()] * keys.num_rows
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from seamark.control import TableHead
+from seamark.control import Mode, TableHead
 from seamark.errors import NOTHING_WRITTEN, InvalidSchema, WrongVerb
 from seamark.ledger import DatasetKind
 from seamark.spark.frames import spark_frame
@@ -18,7 +18,7 @@ from seamark.tables.care.fold import FoldReport, fold_table
 from seamark.tables.computed import computed, in_files
 from seamark.tables.context import TableContext
 from seamark.tables.frame import CheckedFrame
-from seamark.tables.frames import check_frame
+from seamark.tables.frames import check_frame, check_wanted_keys
 from seamark.tables.read.few_rows import read_few
 from seamark.tables.read.in_process import OFFSET
 from seamark.tables.read.records import read_changes
@@ -117,20 +117,20 @@ class Table:
         """Make a frame's rows the table's for their keys; gives what was written, or None if nothing differs."""
         self._only_keyed("upsert", "append")
         with self._computed(self._checked(frame)) as rows:
-            return self._write("upsert", lambda planned: upsert_change(self._source, rows, planned.last_offset))
+            return self._write(Mode.UPSERT, lambda planned: upsert_change(self._source, rows, planned.last_offset))
 
     def replace(self, frame: Frame) -> Commit | None:
         """Make a frame the whole table: rows that are not in it are retracted."""
         self._only_keyed("replace", "append")
         with self._in_files(self._checked(frame)) as rows:
-            return self._write("replace", lambda planned: replace_change(self._source, rows, planned.last_offset))
+            return self._write(Mode.REPLACE, lambda planned: replace_change(self._source, rows, planned.last_offset))
 
     def delete(self, keys: Frame) -> Commit | None:
         """Retract the rows with these keys; keys that are not there do not matter, nor do other columns."""
         self._only_keyed("delete", "append")
         checked = check_frame(self.name, self.schema, keys, only_key=True)
         with self._computed(checked, only_key=True) as wanted:
-            return self._write("delete", lambda planned: delete_change(self._source, wanted, planned.last_offset))
+            return self._write(Mode.DELETE, lambda planned: delete_change(self._source, wanted, planned.last_offset))
 
     def append(self, frame: Frame) -> Commit | None:
         """Add the rows of a frame to an append-only table, in the frame's order."""
@@ -141,7 +141,7 @@ class Table:
                 hint="use `upsert`, `replace` or `delete`.",
             )
         rows = check_frame(self.name, self.schema, frame)
-        return self._write("append", lambda _: append_change(self._source, rows))
+        return self._write(Mode.APPEND, lambda _: append_change(self._source, rows))
 
     def set_watermark(self, moment: datetime) -> Commit | None:
         """Say that nothing older than this is expected any more; gives None if the watermark stands there already."""
@@ -153,10 +153,10 @@ class Table:
             )
         in_utc = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
         watermark = in_utc.replace(microsecond=in_utc.microsecond // 1000 * 1000)
-        return self._write("watermark", lambda _: NoRecords(), Advance(watermark=watermark))
+        return self._write(Mode.WATERMARK, lambda _: NoRecords(), Advance(watermark=watermark))
 
     def _write(
-        self, mode: str, make_change: Callable[[Planned], Change], advance: Advance = NOTHING_ELSE
+        self, mode: Mode, make_change: Callable[[Planned], Change], advance: Advance = NOTHING_ELSE
     ) -> Commit | None:
         self._only_root()
         return write_change(self._source, mode, make_change, advance)
@@ -230,7 +230,7 @@ class Table:
     def get_data(self, idx: Frame) -> DataFrame:
         """The rows for a frame of keys, each once. Of few keys in memory they are read at once, and without a job."""
         self._only_keyed("get_data", "rows")
-        keys = check_frame(self.name, self.schema, idx, only_key=True)
+        keys = check_wanted_keys(self.name, self.schema, idx)
         snapshot = snapshot_at(self._source, self.head.offset)
         if keys.in_memory is not None:
             few = read_few(snapshot, keys.in_memory.select(list(self.key)), self.schema.names)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from seamark.control import FailedKey, Position, TableHead
+from seamark.control import FailedKey, Mode, Position, TableHead
 from seamark.errors import SchemaChangeRefused
 from seamark.steps.definition.definition import Definition
 from seamark.steps.past.checkpoint import Checkpoint, OpenPass, RangeMark
@@ -20,7 +20,6 @@ from seamark.steps.standing.known import (
     outgrown_program,
     plan_table_at,
 )
-from seamark.steps.standing.moves import Mode
 from seamark.steps.standing.own_rows import NO_ROWS, OwnRows
 from seamark.steps.standing.pins import Pending, Pin
 from seamark.tables.context import TableContext

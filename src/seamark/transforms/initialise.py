@@ -7,19 +7,21 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from seamark.control import CommitRequest, Position, RunRecord
+from seamark.control import Mode, Position, RunRecord
 from seamark.errors import InvalidStep, did_you_mean
 from seamark.spark.frames import arrow_rows
 from seamark.steps.running.commit import Covered, position_at
 from seamark.steps.standing.known import Known
-from seamark.steps.standing.moves import Mode
 from seamark.steps.standing.own_rows import adopt_rows
 from seamark.steps.standing.pins import Pending
 from seamark.tables.context import TableContext
-from seamark.tables.frame import quoted
+from seamark.tables.frame import its, quoted
 from seamark.tables.read.choice import all_of
 from seamark.tables.read.records import read_slices
 from seamark.tables.read.rows import read_images
+from seamark.tables.write.publish import Progress
+from seamark.tables.write.transaction import Transaction
+from seamark.tables.write.writing import writing
 from seamark.transforms.backlog import Backlog, backlog_of
 from seamark.transforms.declare.shape import Input, Shape
 from seamark.transforms.declare.spec import StepSpec
@@ -95,7 +97,7 @@ def _spoken_keys(shape: Shape, source: Input, changes: ChangedBlocks, read: Mapp
         return records.select(*[F.col(quoted(name)) for name in shape.keys], F.col(LAST))
     renamed = records_of(source, changes)
     rows = read_images(shape.primary.source, upto=read[shape.primary.table])
-    same = [rows[quoted(mine)] == renamed[quoted(f"its {theirs}")] for mine, theirs in source.join_keys]
+    same = [rows[quoted(mine)] == renamed[quoted(its(theirs))] for mine, theirs in source.join_keys]
     joined = rows.join(renamed, all_of(same))
     return joined.select(*[F.col(quoted(name)) for name in shape.keys], F.col(LAST))
 
@@ -104,14 +106,14 @@ def records_of(reference: Input, changes: ChangedBlocks) -> DataFrame:
     """All records of a reference: the columns by which it is joined, and their offsets."""
     theirs = dict.fromkeys(name for _, name in reference.join_keys)
     records = read_slices(reference.source, changes.blocks)
-    return records.select(*[F.col(quoted(name)).alias(f"its {name}") for name in theirs], F.col(LAST))
+    return records.select(*[F.col(quoted(name)).alias(its(name)) for name in theirs], F.col(LAST))
 
 
 def _move(context: TableContext, spec: StepSpec, positions: Sequence[Position]) -> None:
     if not positions:
         return
     now = context.clock.now().timestamp()
-    mode = Mode.INITIALISE.value
-    run = RunRecord(run_id=f"{mode}:{spec.name}:{now}", step=spec.name, mode=mode, started=now, ended=now)
-    moved = CommitRequest(run=run, appends=(), positions=tuple(positions), outputs=spec.outputs_key)
-    context.control.commit(moved)
+    progress = Progress(positions=tuple(positions), outputs=spec.outputs_key)
+    with writing(context) as run:
+        record = RunRecord(run.run_id, spec.name, Mode.INITIALISE.value, started=now, ended=now)
+        Transaction(context, run).commit(record, progress=progress)

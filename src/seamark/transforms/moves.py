@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Set
+from dataclasses import replace
 
+from seamark.control import Mode
 from seamark.errors import DefinitionChanged
-from seamark.steps.running.run_config import OnChange
+from seamark.steps.running.run_config import OnChange, RunConfig
 from seamark.steps.standing.known import definition_changed
-from seamark.steps.standing.moves import NOTHING_NEW, Mode, Move, changes_move, retry_move
+from seamark.steps.standing.moves import NOTHING_NEW, Move, changes_move, retry_move
 from seamark.transforms.backlog import Backlog
 
+EVERYTHING = RunConfig()
 
-def next_move(backlog: Backlog, policy: OnChange, tried: Set[str] = frozenset()) -> Move:
+
+def next_move(
+    backlog: Backlog, policy: OnChange, tried: Set[str] = frozenset(), config: RunConfig = EVERYTHING
+) -> Move:
     """What a run does next; `tried` are the failed keys that it has tried already.
 
     Planning and running both call this, so that they cannot disagree. A run makes one move after another until it is
-    settled, each decided from the backlog that the previous one left.
+    settled, each decided from the backlog that the previous one left. One that takes only a part makes a single move.
     """
     if backlog.outgrown is not None and not backlog.is_settled:
         return Move.refused(backlog.outgrown)
     if (refusal := _unanswered_change(backlog, policy)) is not None:
         return Move.refused(refusal)
+    if config.is_partial:
+        return Move(Mode.FILTER if config.limit is None else Mode.LIMIT, "only some of the keys that wait are taken")
     if _starts_over(backlog, policy):
         return Move(Mode.RECOMPUTE, _why_start_over(backlog))
     if backlog.unfinished is not None:
         return Move(backlog.unfinished.mode, "a pass over all keys continues where it was cut off")
     if backlog.has_records:
         because = backlog.all_keys_because()
-        return Move(Mode.ALL_KEYS, because) if because is not None else changes_move(backlog.pending)
+        if because is not None:
+            return Move(Mode.ALL_KEYS, because)
+        move = changes_move(backlog.pending)
+        return replace(move, mode=Mode.V1) if backlog.spec.options.algorithm == "v1" else move
     if due := backlog.due_except(tried):
         return retry_move(len(due), "key")
     if backlog.older is not None:
@@ -42,8 +53,10 @@ def next_move(backlog: Backlog, policy: OnChange, tried: Set[str] = frozenset())
 def decided(backlog: Backlog, policy: OnChange) -> Backlog:
     """The backlog with a pass over all keys ahead, if a changed definition needs one.
 
-    Raises `DefinitionChanged` if a person has to choose and has not.
+    Raises what a run is refused with: `DefinitionChanged` if a person has to choose and has not, for instance.
     """
+    if backlog.outgrown is not None:
+        raise backlog.outgrown
     if (refusal := _unanswered_change(backlog, policy)) is not None:
         raise refusal
     return backlog.to_recompute() if _starts_over(backlog, policy) else backlog

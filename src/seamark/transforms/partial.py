@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from seamark.control import Mode
 from seamark.spark.frames import arrow_rows, spark_frame
 from seamark.steps.rows.keys import key_texts, keys_of
 from seamark.steps.rows.scope import AllKeys, KeyFrame, KeyValues
 from seamark.steps.running.commit import Covered
 from seamark.steps.running.run_config import RunConfig
-from seamark.steps.standing.moves import Mode
 from seamark.steps.standing.pins import Taken
 from seamark.tables.context import TableContext
 from seamark.tables.frame import CheckedFrame, LocalFrame, Session, SparkFrame, by_name, quoted
@@ -37,6 +37,7 @@ from seamark.transforms.keys.candidates import (
 from seamark.transforms.keys.select import FIRST, ChangedBlocks, Found, changed_keys, joined_keys, no_keys
 from seamark.transforms.keys.strategies import by_columns, covers_pins, scope_of
 from seamark.transforms.keys.waiting import Waiting, first_keys, longest_waiting
+from seamark.transforms.moves import next_move
 from seamark.transforms.run import StepRun, Work
 
 Columns = tuple[str, ...]
@@ -86,10 +87,9 @@ def parts_to_take(context: TableContext, backlog: Backlog, config: RunConfig) ->
         yield Part(chosen, complete=waiting.are_all)
 
 
-def part_of_changes(run: StepRun, backlog: Backlog, config: RunConfig) -> None:
+def part_of_changes(run: StepRun, backlog: Backlog, config: RunConfig, mode: Mode) -> None:
     """Compute as many waiting keys as a run may take. Positions move only past records with no key left to compute."""
     shape = run.shape
-    mode = Mode.LIMIT if config.limit is not None else Mode.FILTER
     complete = True
     for part in parts_to_take(run.context, backlog, config):
         complete = complete and part.complete
@@ -253,8 +253,8 @@ def _keys_taken(context: TableContext, backlog: Backlog, config: RunConfig) -> d
 def _taken_now(context: TableContext, backlog: Backlog) -> list[Found]:
     spec, shape = backlog.spec, backlog.spec.shape
     covered = context.control.index.covered_keys(spec.name, backlog.stored_under)
-    must = backlog.new_outputs or backlog.unfinished is not None
-    if not covered and (must or (backlog.has_records and backlog.all_keys_because() is not None)):
+    mode = next_move(backlog, "keep").mode  # a choice that is to be made was made before
+    if mode.takes_all_keys and not covered:
         frames = [Found("all", shape.group, SparkFrame(all_keys(shape, backlog.read)))]
         for output in shape.outputs:
             head = backlog.heads.get(output.name)
@@ -262,7 +262,7 @@ def _taken_now(context: TableContext, backlog: Backlog) -> list[Found]:
                 rows = read_images(output, upto=head.last_offset).select(*[quoted(name) for name in shape.group])
                 frames.append(Found(output.name, shape.group, SparkFrame(rows)))
         return frames
-    if spec.options.algorithm == "v1":
+    if mode is Mode.V1:
         return processed_keys_say(context, backlog)
     return waiting_keys(context, backlog)
 

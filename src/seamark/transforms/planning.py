@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from seamark.control import Mode
 from seamark.steps.running.report import InputPlan, StepPlan
-from seamark.steps.standing.moves import Mode, Move
+from seamark.steps.standing.moves import Move
 from seamark.tables.context import TableContext
 from seamark.transforms.backlog import Backlog
 from seamark.transforms.declare.shape import Input, Shape
 from seamark.transforms.keys.batches import cut_batches
 from seamark.transforms.keys.estimate import estimate_keys
-from seamark.transforms.keys.ranges import keys_per_range
+from seamark.transforms.keys.ranges import key_holders, keys_per_range
 
 
 def plan_step(context: TableContext, backlog: Backlog, move: Move) -> StepPlan:
@@ -68,5 +69,16 @@ def _batches(backlog: Backlog, mode: Mode, keys: int) -> int:
     if mode.is_idle:
         return 0
     if mode.takes_all_keys:
-        return max(1, -(-keys // keys_per_range(backlog.spec, backlog.read)))
+        return _ranges_left(backlog, keys)
     return max(1, len(cut_batches(backlog.pending, options.batch_rows)))
+
+
+def _ranges_left(backlog: Backlog, keys: int) -> int:
+    """How many ranges a pass over so many keys has, without those that it committed before it was cut off."""
+    if not key_holders(backlog.spec.shape):
+        return 1  # such keys cannot be cut into ranges
+    ranges = -(-keys // keys_per_range(backlog.spec, backlog.read))
+    starts_anew = backlog.older is not None or bool(backlog.new_outputs)
+    mark = None if starts_anew or backlog.unfinished is None else backlog.unfinished.mark
+    committed = mark.number + 1 if mark and mark.upto is not None and mark.columns == backlog.spec.shape.group else 0
+    return max(1, ranges - committed)

@@ -11,7 +11,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from seamark.control import CoveredKey, FailedKey, RunRecord
+from seamark.control import CoveredKey, FailedKey, Mode, RunRecord
 from seamark.errors import ComputeFailed, TooManyFailures
 from seamark.steps.past.checkpoint import Checkpoint, RangeMark, ReadAt, taken_intervals
 from seamark.steps.rows.keys import columns_of, key_texts
@@ -22,7 +22,6 @@ from seamark.steps.running.commit import Batch, Committed, Committer, Covered, c
 from seamark.steps.running.failures import failed_again, held_by
 from seamark.steps.running.observe import OnBatch, batch_observers
 from seamark.steps.running.run_config import RunConfig
-from seamark.steps.standing.moves import Mode
 from seamark.steps.standing.pins import Taken
 from seamark.tables.computed import moved_to_files
 from seamark.tables.context import TableContext

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from seamark.control import FailedKey, TableHead
+from seamark.control import FailedKey, Mode, TableHead
+from seamark.errors import NoSuchRow
 from seamark.ledger.verify import VerifyReport
 from seamark.steps.rows.changed_rows import changed_keys_of
 from seamark.steps.rows.changelist import ChangeList, KeyFrames, Recipe, is_known_empty, not_read
@@ -19,7 +20,7 @@ from seamark.steps.running.prepare import Makers, all_tables, prepare_tables
 from seamark.steps.running.report import StepPlan, StepReport
 from seamark.steps.running.run_config import OnChange, RunConfig
 from seamark.steps.standing.known import Known
-from seamark.steps.standing.moves import Mode, Move
+from seamark.steps.standing.moves import Move
 from seamark.tables.context import TableContext
 from seamark.tables.schema.growth import grow_declared
 from seamark.tables.write.publish import new_chain_heads
@@ -89,7 +90,8 @@ class Step:
         """
         config = config or RunConfig()
         backlog = backlog_of(self._context, self.spec, known or Known.of(self._context))
-        if backlog.is_settled and backlog.own.adoption is None:
+        if backlog.is_settled:
+            adopted(self._context, backlog)
             grow_declared(all_tables(self.spec), backlog.heads)
             return StepReport(self.name)
         return self._run(config, Mode.RUN, lambda run: self._settle(run, config), on_batch)
@@ -191,6 +193,20 @@ class Step:
     def refuse_moved_offsets(self) -> None:
         """Does nothing: a step computes rows from its inputs, so reading a record twice does no harm."""
 
+    def filter_types(self) -> dict[str, pa.DataType]:
+        """The columns that a run may be filtered by, with their types."""
+        shape = self.spec.shape
+        return {name: shape.key_types[name] for name in shape.group}
+
+    @property
+    def too_late(self) -> int:
+        """None: whenever a record comes, its keys are computed."""
+        return 0
+
+    def explain_missing(self, table: str, key: Mapping[str, Any], missing: NoSuchRow) -> NoSuchRow:
+        """The error as it is: a row that is not there was not computed, or no longer."""
+        return missing
+
     def replay(self, heads: Mapping[str, TableHead]) -> VerifyReport:
         """What differs when the commits of some of its tables, up to these heads, are computed again."""
         return replay_tables(self._context, self.spec, heads)
@@ -208,21 +224,22 @@ class Step:
     def _settle(self, run: StepRun, config: RunConfig) -> None:
         """Pin the inputs once, then make moves until settled. Later commits wait for the next run."""
         backlog = self._pinned(run, config)
-        if config.is_partial:
-            part_of_changes(run, backlog, config)
-            return
         pins = backlog.pins
-        while (move := next_move(backlog, self._policy(config), run.tried)).mode is not Mode.SETTLED:
+        while (move := next_move(backlog, self._policy(config), run.tried, config)).mode is not Mode.SETTLED:
             move.raise_refusal()
-            self._make(run, backlog, move)
+            self._make(run, backlog, move, config)
+            if config.is_partial:
+                return
             backlog = backlog_of(self._context, self.spec, Known.of(self._context), pins)
 
-    def _make(self, run: StepRun, backlog: Backlog, move: Move) -> None:
+    def _make(self, run: StepRun, backlog: Backlog, move: Move, config: RunConfig) -> None:
         """Carry out one move."""
         match move.mode:
             case Mode.RECOMPUTE | Mode.ALL_KEYS:
                 through_all_keys(run, backlog, move.mode)
-            case Mode.CHANGES if self.spec.options.algorithm == "v1":
+            case Mode.LIMIT | Mode.FILTER:
+                part_of_changes(run, backlog, config, move.mode)
+            case Mode.V1:
                 by_processed_keys(run, backlog)
             case Mode.CHANGES | Mode.RETRY:
                 by_changes(run, backlog)
@@ -238,19 +255,14 @@ class Step:
     def _pinned(self, run: StepRun, config: RunConfig) -> Backlog:
         """The backlog with the tables prepared and the inputs pinned. Refuses before anything is written."""
         known = Known.of(self._context)
-        backlog = self._accepted(backlog_of(self._context, self.spec, known).checked(), config)
+        backlog = decided(backlog_of(self._context, self.spec, known).checked(), self._policy(config))
         ready = prepare_tables(self._context, run.attempt.files, self.spec, self._makers(), known)
         if ready is not known:
             new_chains = new_chain_heads(run.attempt.files)
-            backlog = self._accepted(backlog_of(self._context, self.spec, ready).checked(new_chains.keys()), config)
+            backlog = backlog_of(self._context, self.spec, ready).checked(new_chains.keys())
+            backlog = decided(backlog, self._policy(config))
         run.attempt.read_upto(self._context, backlog.pins)
         return adopted(self._context, backlog)
-
-    def _accepted(self, backlog: Backlog, config: RunConfig) -> Backlog:
-        """The backlog with a pass over all keys ahead if one is needed. All refusals of a run are raised here."""
-        if backlog.outgrown is not None:
-            raise backlog.outgrown
-        return decided(backlog, self._policy(config))
 
     def _run(
         self, config: RunConfig, mode: Mode, work: Callable[[StepRun], None], on_batch: OnBatch = silent

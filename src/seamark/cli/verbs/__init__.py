@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-FILES = ("start", "run", "repair", "look", "status", "why", "care", "doctor")
+FILES = ("start", "run", "repair", "look", "status", "why", "views", "care", "doctor")
 
 OneKey = Annotated[
     list[str] | None,

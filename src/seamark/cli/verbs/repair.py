@@ -72,9 +72,9 @@ def retry(
     Ends with 1 if any of them fails again.
     """
     from seamark.cli import render_diffs, render_steps
-    from seamark.diffs.diff import Diff
     from seamark.facts.runs import step_result
     from seamark.facts.values import part_of_key
+    from seamark.tables.kinds import kind_of
 
     with call.store() as store:
         chosen = store.step(step)
@@ -82,7 +82,8 @@ def retry(
         if give_up:
             given_up = GivenUp(step, chosen.give_up(keys))
             _refuse_unfailed(step, key, found=given_up.given_up > 0)
-            call.show(given_up, render_diffs.given_up if isinstance(chosen, Diff) else render_steps.given_up)
+            takes_once = kind_of(chosen.spec.definition.kind).takes_once
+            call.show(given_up, render_diffs.given_up if takes_once else render_steps.given_up)
             return
         with call.output.working(f"Retrying {step}"):
             report = chosen.retry(keys=keys)

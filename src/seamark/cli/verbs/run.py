@@ -119,18 +119,11 @@ def run(
 
 def _wanted(steps: Sequence[Step | Diff], filters: Sequence[str]) -> dict[str, Any]:
     """The filters' values in the types of the keys; each step must have the columns, or nothing is run."""
-    from seamark.diffs.diff import Diff
     from seamark.facts.values import named_values
-    from seamark.steps.running.run_config import RunConfig
 
     wanted: dict[str, Any] = {}
     for step in steps if filters else []:
-        if isinstance(step, Diff):
-            step.refuse_parts(RunConfig(filters={"": None}))
-            continue
-        shape = step.spec.shape
-        types = {name: shape.key_types[name] for name in shape.group}
-        wanted = named_values(filters, types, f"step '{step.name}'") | wanted
+        wanted = named_values(filters, step.filter_types(), f"step '{step.name}'") | wanted
     return wanted
 
 

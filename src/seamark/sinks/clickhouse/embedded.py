@@ -100,7 +100,7 @@ def open_folder(folder: Folder, who: str) -> Iterator[EmbeddedConnection]:
 
 def _need_package(who: str) -> None:
     names = ("chdb", "chdb.session")
-    # None in a module's place is how Python is told that there is none.
+    # None in a module's place means that there is none.
     is_there = all(sys.modules.get(name, name) is not None for name in names) and importlib.util.find_spec(names[0])
     if not is_there:
         raise SinkUnavailable(

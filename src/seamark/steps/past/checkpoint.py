@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from seamark.control import FailedKey
-from seamark.steps.standing.moves import Mode
+from seamark.control import FailedKey, Mode
 from seamark.steps.standing.pins import Pin, Taken
 
 

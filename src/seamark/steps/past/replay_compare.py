@@ -9,6 +9,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seamark.ledger import DataSlice
@@ -17,6 +18,7 @@ from seamark.ledger.verify import NotReplayable
 from seamark.ledger.verify.files import look
 from seamark.ledger.verify.same import places_of_nulls
 from seamark.steps.past.history import PastCommit
+from seamark.tables.far_times import python_rows
 from seamark.tables.write.slices import SliceInfo
 
 # How many records of each side a finding shows, and how many are looked through for them.
@@ -73,7 +75,8 @@ def _records(path: Path | None) -> list[dict[str, Any]]:
 def _first_records(path: Path) -> Iterator[dict[str, Any]]:
     opened, left = pq.ParquetFile(path), MOST_RECORDS
     for batch in opened.iter_batches(10_000):
-        yield from batch.drop_columns([name for name in _SYSTEM if name in batch.schema.names]).to_pylist()
+        rows = pa.Table.from_batches([batch])
+        yield from python_rows(rows.drop_columns([name for name in _SYSTEM if name in rows.column_names]))
         left -= batch.num_rows
         if left <= 0:
             return

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from seamark.control import Mode
 from seamark.errors import FrameMismatch, NoSuchRow
 from seamark.ledger import ExecuteTransform
 from seamark.steps.definition.definition import Definition
@@ -15,10 +16,10 @@ from seamark.steps.past.checkpoint import ReadAt
 from seamark.steps.past.history import checkpoint_of, definition_at
 from seamark.steps.rows.fetch import OFFSET, read_for
 from seamark.steps.rows.scope import KeyValues
-from seamark.steps.standing.moves import Mode
 from seamark.tables.context import TableContext
+from seamark.tables.far_times import python_rows
 from seamark.tables.frame import CheckedFrame
-from seamark.tables.frames import check_frame
+from seamark.tables.frames import check_wanted_keys
 from seamark.tables.read.source import TableSource
 from seamark.tables.read.to_driver import first_small
 from seamark.tables.schema.table_schema import check_columns
@@ -100,7 +101,7 @@ def _key_row(source: TableSource, key: Mapping[str, Any]) -> pa.Table:
             f"the key of table '{source.name}' has more columns: {', '.join(missing)}.",
             hint=f"give all of {', '.join(schema.key)}.",
         )
-    checked = check_frame(source.name, schema, [dict(key)], only_key=True)
+    checked = check_wanted_keys(source.name, schema, [dict(key)])
     return checked.to_arrow()
 
 
@@ -148,6 +149,6 @@ def _nothing(*_: object) -> Iterator[Found]:
 def first_rows(source: TableSource, found: CheckedFrame, most: int) -> list[dict[str, Any]]:
     """The first rows, at most so many, and fewer where they are large."""
     if found.in_memory is not None:
-        return found.in_memory.slice(0, most).to_pylist()
+        return python_rows(found.in_memory.slice(0, most))
     columns = {OFFSET: pa.int64(), **{column.name: column.type for column in source.schema.columns}}
-    return first_small(found.to_spark(source.context.session), columns, most).to_pylist()
+    return python_rows(first_small(found.to_spark(source.context.session), columns, most))

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from seamark.errors import FrameMismatch
+from seamark.tables.far_times import python_rows
 from seamark.tables.frames import to_arrow
 from seamark.tables.schema.convert import ValueDoesNotFit, convert_array, convertible
 
@@ -72,7 +73,7 @@ def _each_once(rows: pa.Table) -> pa.Table:
     if not rows.num_columns:
         return rows
     if any(pa.types.is_nested(field.type) for field in rows.schema):  # Arrow does not compare these
-        places = list({repr(row): place for place, row in reversed(list(enumerate(rows.to_pylist())))}.values())
+        places = list({repr(row): place for place, row in reversed(list(enumerate(python_rows(rows))))}.values())
     else:
         numbered = rows.append_column(_PLACE, pa.array(range(rows.num_rows), pa.int64()))
         groups = numbered.group_by(rows.column_names, use_threads=False).aggregate([(_PLACE, "min")])

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from seamark.spark.frames import arrow_rows, spark_frame
-from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame, quoted
+from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame, as_its, quoted, same_as_its
 from seamark.tables.ordering import comparable, sortable
 from seamark.tables.read.choice import EVERYTHING, KeyChoice, all_of, choose_values, compared, literal
 from seamark.tables.read.source import TableSource
@@ -120,9 +120,8 @@ def rows_outside(scope: Scope, rows: DataFrame, source: TableSource) -> DataFram
         return rows.where(~choice.predicate)
     if choice.keys is None:
         return rows.where(F.lit(False))
-    wanted = choice.keys.select(*[F.col(quoted(name)).alias(f"its {name}") for name in choice.columns])
-    same = [rows[quoted(name)].eqNullSafe(wanted[quoted(f"its {name}")]) for name in choice.columns]
-    return rows.join(wanted, all_of(same), "left_anti")
+    wanted = as_its(choice.keys, choice.columns)
+    return rows.join(wanted, same_as_its(rows, wanted, choice.columns), "left_anti")
 
 
 def filter_rows(scope: Scope, rows: pa.Table) -> pa.Table:
@@ -170,7 +169,7 @@ def rest_of_ranges(ranges: Sequence[KeyRange | AllKeys], after: tuple[Any, ...])
 def key_frame_holds(scope: KeyFrame, keys: pa.Table) -> list[bool]:
     """For each of some keys, whether a frame of keys has it: a Spark job."""
     mine = spark_frame(scope.frame.sparkSession, keys)
-    same = [mine[quoted(name)].eqNullSafe(scope.frame[quoted(name)]) for name in scope.columns]
-    found = arrow_rows(mine.join(scope.frame, all_of(same), "left_semi"))
+    wanted = as_its(scope.frame, scope.columns)
+    found = arrow_rows(mine.join(wanted, same_as_its(mine, wanted, scope.columns), "left_semi"))
     there = set(comparable(found.select(list(scope.columns)).cast(keys.schema)))
     return [key in there for key in comparable(keys)]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from seamark.control import Control, Lease, LiveRun, RunRecord, outputs_of_lease, step_lease_name
+from seamark.control import Control, Lease, LiveRun, Mode, RunRecord, outputs_of_lease, step_lease_name
 from seamark.control.leases import this_process
 from seamark.errors import (
     AlreadyRunning,
@@ -25,7 +25,6 @@ from seamark.steps.running.commit import Maker
 from seamark.steps.running.observe import begin_observers
 from seamark.steps.running.report import StepReport
 from seamark.steps.standing.diagnosis import STOPPED
-from seamark.steps.standing.moves import Mode
 from seamark.steps.standing.pins import Pin
 from seamark.tables.context import TableContext
 from seamark.tables.write.conflicts import retry_on_conflict

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from seamark.control import FailedKey, LiveRun, Position, TableHead, outputs_of_lease
-from seamark.errors import InvalidStep, SeamarkError, UnknownStep, moved_offsets_of_diff
+from seamark.control import FailedKey, LiveRun, Mode, Position, TableHead, outputs_of_lease
+from seamark.errors import InvalidStep, NoSuchRow, SeamarkError, UnknownStep, moved_offsets_of_diff
 from seamark.ledger.verify import OnBlock, VerifyReport
 from seamark.steps.past.replay import count_without_step
 from seamark.steps.rows.changelist import ChangeList, not_read
@@ -22,7 +22,7 @@ from seamark.steps.running.prepare import all_tables
 from seamark.steps.running.report import RunReport, StepPlan, StepReport
 from seamark.steps.running.run_config import RunConfig
 from seamark.steps.standing.known import Known, refuse_written_by_hand
-from seamark.steps.standing.moves import Mode, Move
+from seamark.steps.standing.moves import Move
 from seamark.steps.standing.own_rows import adopt_rows, adoptable
 from seamark.tables.care.chain_facts import takes_once_as
 from seamark.tables.context import TableContext
@@ -110,6 +110,19 @@ class AnyStep(Protocol):
 
     def refuse_moved_offsets(self) -> None:
         """Refuse to have its offsets moved by hand, if that would make its tables wrong."""
+        ...
+
+    def filter_types(self) -> dict[str, pa.DataType]:
+        """The columns that a run may be filtered by, with their types; refuses if a run must take all."""
+        ...
+
+    @property
+    def too_late(self) -> int:
+        """How many records came too late to have an effect, in all runs together."""
+        ...
+
+    def explain_missing(self, table: str, key: Mapping[str, Any], missing: NoSuchRow) -> NoSuchRow:
+        """The error that one of its tables has no row with a key, with what the step knows of that."""
         ...
 
     def replay(self, heads: Mapping[str, TableHead]) -> VerifyReport:

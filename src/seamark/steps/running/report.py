@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from seamark.control import Mode
 from seamark.steps.rows.changelist import ChangeList
-from seamark.steps.standing.moves import Mode
 
 if TYPE_CHECKING:
     from seamark.tables.care.fold import FoldReport

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from seamark.control import Mode
 from seamark.control.live import KILLED
 from seamark.errors import DefinitionChanged
-from seamark.steps.standing.moves import NOTHING_NEW, Mode, Move
+from seamark.steps.standing.moves import NOTHING_NEW, Move
 
 FAILED = "failed"  # the outcome of a run that failed as a whole
 STOPPED = "stopped"  # the outcome of a run that somebody stopped before it was done

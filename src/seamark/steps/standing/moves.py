@@ -4,55 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 
+from seamark.control import Mode
 from seamark.errors import SeamarkError
 from seamark.steps.standing.pins import Pending
-
-
-class Mode(StrEnum):
-    """How a run finds its keys, or why it needs none. The texts are in checkpoints and in the record of runs."""
-
-    SETTLED = "settled"
-    REFUSED = "refused"
-    CHANGES = "changes"
-    ALL_KEYS = "all keys"
-    RECOMPUTE = "recompute"
-    RETRY = "retry"
-    EXPIRE = "expire"
-    DEFINITION = "definition"
-    WATERMARK = "watermark"
-    # What somebody asks for, or has chosen when the step was declared.
-    V1 = "v1"
-    LIMIT = "limit"
-    FILTER = "filter"
-    CHANGELIST = "changelist"
-    KEYS = "keys"
-    GIVE_UP = "give up"
-    INITIALISE = "initialise"
-    # What a report says of a run that has not committed anything.
-    RUN = "run"
-    FAILED = "failed"
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether a run does nothing: it has nothing to do, or refuses."""
-        return self in (Mode.SETTLED, Mode.REFUSED)
-
-    @property
-    def takes_no_keys(self) -> bool:
-        """Whether no key is computed, though something may be committed."""
-        return self.is_idle or self in (Mode.DEFINITION, Mode.WATERMARK)
-
-    @property
-    def takes_all_keys(self) -> bool:
-        """Whether every key there is is computed."""
-        return self in (Mode.ALL_KEYS, Mode.RECOMPUTE)
-
-    @property
-    def leaves_records(self) -> bool:
-        """Whether a run takes some keys only, and may leave records behind that wait."""
-        return self in (Mode.CHANGELIST, Mode.KEYS, Mode.FILTER, Mode.LIMIT, Mode.RETRY, Mode.GIVE_UP)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from seamark.spark.frames import spark_frame
-from seamark.tables.frame import CheckedFrame, quoted
+from seamark.tables.frame import CheckedFrame, as_its, quoted, same_as_its
 from seamark.tables.frames import refuse_nulls
 from seamark.tables.read.source import TableSource
 from seamark.tables.read.to_driver import collect_small
@@ -60,9 +60,8 @@ class KeyChoice:
             return frame
         if not self.null_safe:
             return frame.join(self.keys, list(self.columns), "left_semi")
-        wanted = self.keys.select(*[F.col(quoted(name)).alias(f"its {name}") for name in self.columns])
-        same = [frame[quoted(name)].eqNullSafe(wanted[quoted(f"its {name}")]) for name in self.columns]
-        return frame.join(wanted, all_of(same), "left_semi")
+        wanted = as_its(self.keys, self.columns)
+        return frame.join(wanted, same_as_its(frame, wanted, self.columns), "left_semi")
 
     def is_by_key(self, schema: TableSchema) -> bool:
         """Whether all versions of a row are chosen or none, so that rows may be filtered before the newest is found.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from seamark.control import Lease, RunRecord, TableHead
+from seamark.control import Lease, Mode, RunRecord, TableHead
 from seamark.ledger import SetDataSchema
 from seamark.tables.context import TableContext
 from seamark.tables.read.source import TableSource
@@ -62,4 +62,4 @@ def commit_growth(transaction: Transaction, name: str) -> None:
     """Commit the schemas that were drafted, if there are any; `name` is whose run it is."""
     if transaction.drafts:
         moment = transaction.system_time().timestamp()
-        transaction.commit(RunRecord(transaction.run.run_id, name, "schema", moment, moment, rows_out=0))
+        transaction.commit(RunRecord(transaction.run.run_id, name, Mode.SCHEMA.value, moment, moment, rows_out=0))

@@ -7,13 +7,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, TypeVar
 
-from seamark.control import UNKNOWN_OUTPUTS, FailedKey, Position, Row, Snapshots
+from seamark.control import UNKNOWN_OUTPUTS, FailedKey, Mode, Position, Row, Snapshots
 from seamark.control.commit import block_row, head_row, key_columns, position_row
 from seamark.ledger.verify import Finding, StoredBlock
 from seamark.ledger.verify.report import shown
 from seamark.tables.care.chain_facts import ChainFacts, Era, MadeFrom, UnusableCheckpoint, read_checkpoint
 from seamark.tables.write.publish import index_entry
 
+# The modes of commits that compute keys ahead of positions, as checkpoints name them.
+_AHEAD = {mode.value for mode in Mode if mode.runs_ahead}
 # Up to this many rows of one table's index are listed one by one; beyond it, only their number.
 MOST_ROWS = 100
 _CURE = "`seamark doctor --rebuild` builds the database again from the chains"
@@ -235,7 +237,7 @@ def _computed_ahead(chain: ChainFacts, made: MadeFrom) -> Iterator[tuple[str, st
         return
     try:
         checkpoint = read_checkpoint(chain.files, made.checkpoint)
-        if checkpoint.get("mode") not in ("limit", "filter"):
+        if checkpoint.get("mode") not in _AHEAD:
             return
         offsets = {table: at["offset"] for table, at in checkpoint["read"].items()}
         read_at = json.dumps({table: -1 if offset is None else offset for table, offset in offsets.items()})

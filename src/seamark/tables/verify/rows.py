@@ -17,6 +17,7 @@ from seamark.ledger import SetDataSchema
 from seamark.ledger.verify import Finding, StoredChain
 from seamark.spark.frames import arrow_rows, parquet_reader
 from seamark.tables.context import TableContext
+from seamark.tables.far_times import python_rows
 from seamark.tables.frame import quoted
 from seamark.tables.frames import as_it_stands
 from seamark.tables.read.delta_log import DeltaLog
@@ -72,7 +73,7 @@ def _differences(source: TableSource, version: BaseVersion, blocks: Sequence[Blo
     key = source.schema.key or ("_offset",)
     try:
         differing = _only_in_one(source, live_images(source, folded), _base_as_it_is(source, version))
-        rows = arrow_rows(differing.orderBy(*[quoted(name) for name in key]).limit(4 * SHOWN)).to_pylist()
+        rows = python_rows(arrow_rows(differing.orderBy(*[quoted(name) for name in key]).limit(4 * SHOWN)))
     except Exception as error:  # whatever Spark meets in files that anybody may have changed
         lines = str(error).strip().splitlines() or [""]
         reason = next((line.strip() for line in reversed(lines) if line.startswith("Caused by:")), lines[0])

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from seamark.ledger import Op
+from seamark.tables.far_times import python_values
 from seamark.tables.ordering import Key, ordered
 from seamark.tables.schema.table_schema import TableSchema
 from seamark.tables.write.slices import OP
@@ -80,7 +81,7 @@ def retracted(schema: TableSchema, standing: StandingRows) -> pa.Table:
 
 
 def _keys(schema: TableSchema, rows: pa.Table) -> list[Key]:
-    columns = [[ordered(value) for value in rows.column(name).to_pylist()] for name in schema.key]
+    columns = [[ordered(value) for value in python_values(rows.column(name))] for name in schema.key]
     return list(zip(*columns, strict=True))
 
 
@@ -106,7 +107,7 @@ def _differs(schema: TableSchema, new: pa.Table, old: pa.Table) -> pa.Array:
 
 def _same(new: pa.ChunkedArray, old: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_nested(new.type):
-        pairs = zip(new.to_pylist(), old.to_pylist(), strict=True)
+        pairs = zip(python_values(new), python_values(old), strict=True)
         return pa.array([_comparable(one) == _comparable(other) for one, other in pairs], pa.bool_())
     same = pc.fill_null(pc.equal(new, old), False)
     if pa.types.is_floating(new.type):  # NaN equals NaN

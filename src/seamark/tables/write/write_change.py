@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from seamark.control import Lease, RunRecord
+from seamark.control import Lease, Mode, RunRecord
 from seamark.ledger import DatasetKind, SourceState
 from seamark.ledger.chain import ChainDraft
 from seamark.tables.context import TableContext
@@ -56,7 +56,7 @@ class TableWrite:
 
 
 def write_change(
-    source: TableSource, mode: str, make_change: Callable[[Planned], Change], advance: Advance = NOTHING_ELSE
+    source: TableSource, mode: Mode, make_change: Callable[[Planned], Change], advance: Advance = NOTHING_ELSE
 ) -> Commit | None:
     """Commit the change that `make_change` finds, or None if nothing differs.
 
@@ -67,7 +67,7 @@ def write_change(
 
 
 def write_changes(
-    context: TableContext, name: str, mode: str, writes: Sequence[TableWrite], *, leases: Sequence[Lease] = ()
+    context: TableContext, name: str, mode: Mode, writes: Sequence[TableWrite], *, leases: Sequence[Lease] = ()
 ) -> dict[str, Commit]:
     """Commit changes of several tables at once, with one time: all of them or none, and only while `leases` are held.
 
@@ -82,7 +82,7 @@ def write_changes(
     return until_committed(context, [write.source.name for write in writes], attempt)
 
 
-def _write(transaction: Transaction, name: str, mode: str, writes: Sequence[TableWrite]) -> dict[str, Commit]:
+def _write(transaction: Transaction, name: str, mode: Mode, writes: Sequence[TableWrite]) -> dict[str, Commit]:
     clock = transaction.context.clock
     started = clock.now().timestamp()
     parts = [(write, transaction.table(write.source)) for write in writes]
@@ -101,7 +101,7 @@ def _write(transaction: Transaction, name: str, mode: str, writes: Sequence[Tabl
     record = RunRecord(
         run_id=transaction.run.run_id,
         step=name,
-        mode=mode,
+        mode=mode.value,
         started=started,
         ended=clock.now().timestamp(),
         rows_out=sum(change.counts.records for _, change, _ in written),

@@ -15,9 +15,8 @@ from seamark.steps.rows.scope import KeyFrame, KeyRange, KeyValues, Scope
 from seamark.steps.running.blame import KeyTrouble, function_failed
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext
-from seamark.tables.frame import CheckedFrame, quoted
+from seamark.tables.frame import CheckedFrame, as_its, quoted, same_as_its
 from seamark.tables.ordering import comparable, distinct
-from seamark.tables.read.choice import all_of
 from seamark.tables.read.rows import read_images
 from seamark.transforms.compute.call import Results
 from seamark.transforms.compute.gather import Gathered, has_scope
@@ -108,8 +107,8 @@ def _looked_up_keys(gathered: Gathered) -> pa.Table:
         own = read_images(home.source, upto=gathered.read[home.table])
         keys = keys.unionByName(own.select(*[quoted(name) for name in shape.keys])).distinct()
     if isinstance(scope, KeyFrame):
-        same = [keys[quoted(name)].eqNullSafe(scope.frame[quoted(name)]) for name in scope.columns]
-        keys = keys.join(scope.frame, all_of(same), "left_semi")
+        wanted = as_its(scope.frame, scope.columns)
+        keys = keys.join(wanted, same_as_its(keys, wanted, scope.columns), "left_semi")
     types = pa.schema([pa.field(name, shape.key_types[name]) for name in shape.keys])
     return arrow_rows(keys).select(list(shape.keys)).cast(types)
 

@@ -16,7 +16,17 @@ from seamark.spark.frames import spark_frame
 from seamark.steps.rows.keys import key_texts, keys_of
 from seamark.steps.standing.own_rows import rows_under
 from seamark.tables.context import TableContext
-from seamark.tables.frame import CheckedFrame, LocalFrame, Session, SparkFrame, by_name, quoted
+from seamark.tables.frame import (
+    CheckedFrame,
+    LocalFrame,
+    Session,
+    SparkFrame,
+    as_its,
+    by_name,
+    its,
+    quoted,
+    same_as_its,
+)
 from seamark.tables.read.choice import all_of, typed_compared
 from seamark.tables.read.rows import read_images
 from seamark.tables.read.source import TableSource
@@ -89,17 +99,16 @@ def _without_covered(entry: Found, read_at: Mapping[str, Mapping[str, int]], sha
         kept = [read_at.get(t, {}).get(entry.table, -1) < offset for t, offset in zip(texts, last, strict=True)]
         return Found(entry.table, entry.columns, LocalFrame(rows.filter(pa.array(kept, pa.bool_()))))
     texts = list(read_at)
-    known = keys_of(texts, entry.columns, shape.key_types).rename_columns([f"its {name}" for name in entry.columns])
+    known = keys_of(texts, entry.columns, shape.key_types).rename_columns([its(name) for name in entry.columns])
     offsets = pa.array([read_at[text].get(entry.table, -1) for text in texts], pa.int64())
     session = shape.primary.source.context.session
     done = spark_frame(session(), known.append_column("its record", offsets))
     frame = entry.keys.to_spark(session)
-    same = [frame[quoted(name)].eqNullSafe(done[quoted(f"its {name}")]) for name in entry.columns]
-    far_enough = done["`its record`"] >= frame[LAST]
+    is_done = same_as_its(frame, done, entry.columns) & (done["`its record`"] >= frame[LAST])
     return Found(
         entry.table,
         entry.columns,
-        SparkFrame(frame.join(done, all_of([*same, far_enough]), "left_anti")),
+        SparkFrame(frame.join(done, is_done, "left_anti")),
     )
 
 
@@ -113,14 +122,13 @@ def without_processed(
     shape, standing = backlog.spec.shape, processed_keys(keys_table, backlog.spec.definition, last)
     names = [quoted(name) for name in shape.keys]
     there = all_keys(shape, backlog.read).select(*names).unionByName(standing.select(*names))
-    there = there.select(*[F.col(quoted(name)).alias(f"its {name}") for name in shape.keys])
+    there = as_its(there, shape.keys)
     left = []
     for entry in found:
         keys = unprocessed(shape, entry.keys.to_spark(keys_table.context.session), entry.table, standing)
-        same = [keys[quoted(name)].eqNullSafe(there[quoted(f"its {name}")]) for name in shape.keys]
         after = backlog.before[entry.table]
         waits = keys[LAST] > (-1 if after is None else after)
-        kept = keys.join(there, all_of(same), "left_semi").unionByName(keys.where(waits))
+        kept = keys.join(there, same_as_its(keys, there, shape.keys), "left_semi").unionByName(keys.where(waits))
         left.append(Found(entry.table, entry.columns, SparkFrame(kept.distinct())))
     return left
 

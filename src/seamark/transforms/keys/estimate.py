@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from seamark.control import Mode
 from seamark.steps.running.run_config import RunConfig
-from seamark.steps.standing.moves import Mode
 from seamark.steps.standing.pins import Pending
 from seamark.tables.context import TableContext
 from seamark.tables.ordering import comparable

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from seamark.control import BlockEntry
 from seamark.steps.rows.fetch import read_for, read_interval
 from seamark.steps.rows.scope import KeyValues
-from seamark.tables.frame import CheckedFrame, LocalFrame, Session, SparkFrame, quoted, union_of
+from seamark.tables.frame import CheckedFrame, LocalFrame, Session, SparkFrame, its, quoted, union_of
 from seamark.tables.ordering import comparable
 from seamark.tables.read.choice import all_of
 from seamark.tables.read.records import read_slices
@@ -203,8 +203,8 @@ def _joined_in_memory(columns: Sequence[str], rows: pa.Table, values: pa.Table) 
 
 def _joined(columns: Sequence[str], rows: DataFrame, values: DataFrame) -> DataFrame:
     names = [name for name in values.columns if name not in (FIRST, LAST)]
-    renamed = values.select(*[F.col(quoted(n)).alias(f"its {n}") for n in names], F.col(FIRST), F.col(LAST))
-    same = [rows[quoted(name)] == renamed[quoted(f"its {name}")] for name in names]
+    renamed = values.select(*[F.col(quoted(n)).alias(its(n)) for n in names], F.col(FIRST), F.col(LAST))
+    same = [rows[quoted(name)] == renamed[quoted(its(name))] for name in names]
     joined = rows.join(renamed, all_of(same))
     by = [quoted(name) for name in columns]
     return joined.groupBy(*by).agg(F.min(FIRST).alias(FIRST), F.max(LAST).alias(LAST))
@@ -267,9 +267,9 @@ def _keys_of_reference(
     theirs = [name for _, name in reference.join_keys]
     changed = _images(reference, change, _once(theirs))
     values = changed.groupBy(*[quoted(name) for name in _once(theirs)]).agg(F.max(LAST).alias(LAST))
-    renamed = values.select(*[F.col(quoted(name)).alias(f"its {name}") for name in _once(theirs)], F.col(LAST))
+    renamed = values.select(*[F.col(quoted(name)).alias(its(name)) for name in _once(theirs)], F.col(LAST))
     rows = versions(shape.primary)
-    same = [rows[quoted(mine)] == renamed[quoted(f"its {name}")] for mine, name in reference.join_keys]
+    same = [rows[quoted(mine)] == renamed[quoted(its(name))] for mine, name in reference.join_keys]
     joined = rows.join(renamed, all_of(same))
     return _with_keys(shape, joined, versions).select(*_key_columns(shape), LAST)
 
@@ -286,12 +286,12 @@ def _with_keys(shape: Shape, primary_rows: DataFrame, rows_of: Callable[[Input],
         if not wanted:
             continue
         theirs = rows_of(reference).select(
-            *[F.col(quoted(name)).alias(f"its {name}") for _, name in reference.join_keys],
+            *[F.col(quoted(name)).alias(its(name)) for _, name in reference.join_keys],
             *[F.col(quoted(name)) for name in wanted],
         )
-        same = [rows[quoted(mine)] == theirs[quoted(f"its {name}")] for mine, name in reference.join_keys]
+        same = [rows[quoted(mine)] == theirs[quoted(its(name))] for mine, name in reference.join_keys]
         rows = rows.join(theirs, all_of(same), "left")
-        rows = rows.drop(*[f"its {name}" for _, name in reference.join_keys])
+        rows = rows.drop(*[its(name) for _, name in reference.join_keys])
     return rows
 
 

@@ -8,14 +8,13 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from seamark.control import CoveredKey, FailedKey
+from seamark.control import CoveredKey, FailedKey, Mode
 from seamark.spark.frames import spark_frame
 from seamark.steps.past.checkpoint import RangeMark, ReadAt
 from seamark.steps.rows.fetch import small_last_images
 from seamark.steps.rows.keys import columns_of, keys_of, plain, value_from_json
 from seamark.steps.rows.scope import AllKeys, KeyFrame, KeyRange, KeyValues, Scope, rest_of_ranges
 from seamark.steps.running.commit import Covered
-from seamark.steps.standing.moves import Mode
 from seamark.steps.standing.pins import Taken
 from seamark.tables.computed import computed
 from seamark.tables.context import TableContext

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from seamark.steps.rows.keys import key_texts
-from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame, quoted, union_of
+from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame, its, quoted, same_as_its, union_of
 from seamark.tables.read.source import TableSource
 from seamark.tables.schema.table_schema import Column, TableSchema
 from seamark.transforms.compute.gather import Gathered
@@ -74,12 +74,9 @@ def unprocessed(shape: Shape, found: DataFrame, table: str, standing: DataFrame)
     """Of keys with the last record of an input that leads to each, those that were not read that far."""
     place = list(shape.sources).index(table)
     known = standing.select(
-        *[F.col(quoted(name)).alias(f"its {name}") for name in shape.keys],
+        *[F.col(quoted(name)).alias(its(name)) for name in shape.keys],
         F.element_at(READ_AT, place + 1).alias("its record"),
     )
-    same = F.lit(True)
-    for name in shape.keys:
-        same = same & found[quoted(name)].eqNullSafe(known[quoted(f"its {name}")])
-    joined = found.join(known, same, "left")
+    joined = found.join(known, same_as_its(found, known, shape.keys), "left")
     left = joined.where(F.col("`its record`").isNull() | (F.col("`its record`") < F.col("offset")))
     return left.select(*found.columns)

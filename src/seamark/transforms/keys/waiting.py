@@ -19,9 +19,8 @@ from seamark.control import CoveredKey
 from seamark.spark.frames import arrow_rows, spark_frame
 from seamark.steps.rows.keys import key_texts, keys_of
 from seamark.tables.context import TableContext
-from seamark.tables.frame import quoted
+from seamark.tables.frame import its, quoted, same_as_its
 from seamark.tables.ordering import Key, comparable, distinct
-from seamark.tables.read.choice import all_of
 from seamark.transforms.declare.shape import Shape
 from seamark.transforms.keys.candidates import leaves_out_keys, narrowed
 from seamark.transforms.keys.select import FIRST, Found
@@ -145,10 +144,9 @@ def _oldest_in_spark(shape: Shape, names: Sequence[str], keys: DataFrame, read: 
     texts = [text for text in read if set(json.loads(text)) == set(names)]
     if not texts:
         return keys.select(*own, F.col(quoted(FIRST)).alias(OLDEST))
-    known = keys_of(texts, names, shape.key_types).rename_columns([f"its {name}" for name in names])
+    known = keys_of(texts, names, shape.key_types).rename_columns([its(name) for name in names])
     upto = pa.array([read[text] for text in texts], pa.int64())
     done = F.broadcast(spark_frame(keys.sparkSession, known.append_column("its record", upto)))
-    same = [keys[quoted(name)].eqNullSafe(done[quoted(f"its {name}")]) for name in names]
-    joined = keys.join(done, all_of(same), "left")
+    joined = keys.join(done, same_as_its(keys, done, names), "left")
     oldest = F.greatest(F.col(quoted(FIRST)), F.coalesce(F.col("`its record`"), F.lit(-1)) + 1)
     return joined.select(*own, oldest.alias(OLDEST))
