@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.support import SUPPORT
 
 import seamark as sm
+from seamark.control import Mode
 from seamark.ledger import AddData, ExecuteTransform, SourceState
 from seamark.tables.write.change import LocalChange, NoRecords, appended_rows
 from seamark.tables.write.write_change import Advance, write_change
@@ -84,10 +85,10 @@ def story(open_store, spark, clock, monkeypatch) -> sm.DataStore:
     clicks.set_watermark(datetime(2024, 1, 1, 11, tzinfo=UTC))
     read_to = SourceState("clicks", "odf/etag", "a")
     write_change(
-        clicks.source, "feed", lambda _: LocalChange(appended_rows(clicks_of(4))), Advance(source_state=read_to)
+        clicks.source, Mode.FEED, lambda _: LocalChange(appended_rows(clicks_of(4))), Advance(source_state=read_to)
     )
     write_change(
-        clicks.source, "feed", lambda _: NoRecords(), Advance(source_state=SourceState("clicks", "odf/etag", "b"))
+        clicks.source, Mode.FEED, lambda _: NoRecords(), Advance(source_state=SourceState("clicks", "odf/etag", "b"))
     )
     log.append(rows(log, (1, 1, "start"), (2, 1, "start"), (1, 2, "next")))
     assert store.run().ok  # `profiles` and `money` have no chains before it

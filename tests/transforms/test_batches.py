@@ -18,7 +18,7 @@ from seamark.control import FailedKey, Mode, Position
 from seamark.steps.past.checkpoint import Checkpoint, RangeMark, ReadAt, decode
 from seamark.steps.rows.keys import columns_of, key_texts, keys_of
 from seamark.steps.rows.scope import AllKeys, KeyRange, KeyValues, cut_into_ranges, filter_rows, rest_of_ranges
-from seamark.steps.standing.pins import Taken
+from seamark.steps.standing.pins import Pending, Taken
 from seamark.tables.ordering import comparable, distinct
 from seamark.transforms.keys.batches import ALL_KEYS_FLOOR, all_keys_because, cut_batches
 
@@ -80,9 +80,12 @@ def test_five_blocks_of_a_hundred_changes_and_a_profile_in_batches_of_two_hundre
 # --- all keys, or by changes ------------------------------------------------------------------------------------------
 
 
+def concerns_one(_: Pending) -> bool:
+    return False
+
+
 def test_why_a_run_goes_through_all_keys():
     posts, profiles = waiting("posts", [5, 2], done=1), waiting("profiles", [3], done=1)
-    concerns_one = {"posts": False, "profiles": False}
     reset = replace(posts, position=Position("step", "posts", None, None, None, None, generation=1))
 
     assert all_keys_because([waiting("posts", [5]), waiting("profiles", [])], concerns_one, 5) == "first run"
@@ -91,18 +94,18 @@ def test_why_a_run_goes_through_all_keys():
         all_keys_because([reset, profiles], concerns_one, 8) == "no position on posts: it was reset or is a new input"
     )
     assert (
-        all_keys_because([posts, profiles], {"posts": True, "profiles": False}, 8)
+        all_keys_because([posts, profiles], lambda entry: entry.table == "posts", 8)
         == "'posts' changed, which concerns every key"
     )
-    assert all_keys_because([posts, profiles], {"posts": False, "profiles": True}, 8) is None  # nothing new there
+    assert all_keys_because([posts, profiles], lambda entry: entry.table == "profiles", 8) is None  # nothing new
 
 
 def test_more_waiting_records_than_rows_are_gone_through_by_all_keys():
     many = waiting("posts", [1, ALL_KEYS_FLOOR + 1], done=1)
-    assert all_keys_because([many], {"posts": False}, 10) == (
+    assert all_keys_because([many], concerns_one, 10) == (
         f"{ALL_KEYS_FLOOR + 1} records wait, more than the inputs have rows (10)"
     )
-    assert all_keys_because([many], {"posts": False}, ALL_KEYS_FLOOR + 1) is None
+    assert all_keys_because([many], concerns_one, ALL_KEYS_FLOOR + 1) is None
 
 
 # --- ranges of keys ---------------------------------------------------------------------------------------------------

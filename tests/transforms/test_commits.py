@@ -258,7 +258,7 @@ def test_a_commit_that_read_an_input_at_an_older_position_is_refused_and_no_run_
     head = blog.feed.head
 
     def with_old_eyes(run: StepRun) -> None:
-        run.do(stale, Work(AllKeys(run.shape.group), Mode.KEYS, covers=covers_pins(stale)))
+        run.do(stale, Work(AllKeys(run.keying.group), Mode.KEYS, covers=covers_pins(stale)))
 
     with pytest.raises(ChainRuleBroken, match=r"position at which input 'posts' was read.*block 3"):
         step._run(sm.RunConfig(), Mode.KEYS, with_old_eyes)

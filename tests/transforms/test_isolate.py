@@ -17,6 +17,7 @@ from seamark.tables.schema.table_schema import declare
 from seamark.transforms.compute.gather import Gathered
 from seamark.transforms.compute.isolate import MOST_CALLS, compute_isolating
 from seamark.transforms.declare.shape import Input, make_shape
+from seamark.transforms.function_keying import FunctionKeying
 
 
 class Search:
@@ -30,6 +31,7 @@ class Search:
         shape = make_shape("count", [Input(numbers)], [results], None)
         keys = pa.table({"id": pa.array(range(count), pa.int64())})
         offsets = pa.table({"_offset": pa.array(range(count), pa.int64()), "id": keys.column("id")})
+        self.keying = FunctionKeying(shape, self.function)
         self.gathered = Gathered(shape, KeyValues(keys), (LocalFrame(offsets),), {})
 
     def function(self, part: Gathered) -> list[LocalFrame]:
@@ -43,7 +45,7 @@ class Search:
     def run(self, *, fail_fast: bool = False) -> tuple[list[int], dict[int, str]]:
         """The keys that were computed, and the failed ones with their errors."""
         with ExitStack() as stack:
-            results = compute_isolating(self.gathered, self.function, None, stack, fail_fast=fail_fast)
+            results = compute_isolating(self.keying, self.gathered, self.function, stack, fail_fast=fail_fast)
         computed = [key for piece in results.outputs[0] for key in piece.rows.column("id").to_pylist()]
         failed = {key: text for keys, text in results.failed for key in keys.column("id").to_pylist()}
         return computed, failed

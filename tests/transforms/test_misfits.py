@@ -12,7 +12,7 @@ import seamark as sm
 from seamark.errors import BadOutput, TooManyFailures
 from seamark.tables.frame import SparkFrame
 from seamark.transforms.compute import pandas_call
-from seamark.transforms.compute.call import Results
+from seamark.transforms.keying import Results
 
 
 @pytest.mark.parametrize("bad", [1.5, "thirteen"], ids=["a value that does not fit", "a value of another kind"])

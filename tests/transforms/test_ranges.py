@@ -11,7 +11,6 @@ import seamark as sm
 from seamark.steps.rows.scope import AllKeys
 from seamark.tables.read.snapshot import snapshot_at
 from seamark.transforms.keys import ranges
-from seamark.transforms.keys.ranges import keys_per_range
 
 ROWS = 1_000
 
@@ -53,14 +52,14 @@ def test_a_range_holds_as_many_keys_as_was_said_or_as_fit(
         monkeypatch.setattr(ranges, "RANGE_BYTES", -(-size // of_bytes))
     spec = store.step("copy").spec
 
-    assert keys_per_range(spec, {"numbers": ROWS - 1}) == keys
+    assert spec.keying.keys_per_range({"numbers": ROWS - 1}) == keys
     assert store.plan()["copy"].batches == -(-ROWS // keys)
 
 
 def test_nothing_to_cut_is_one_range(open_store, no_spark):
     store = open_store(spark=no_spark)
     step_over(store)
-    assert ranges.ranges_of_all_keys(store.step("copy").spec, {"numbers": None}) == [AllKeys(("n",))]
+    assert store.step("copy").spec.keying.ranges({"numbers": None}) == [AllKeys(("n",))]
 
 
 def test_many_keys_are_cut_by_a_sample_into_ranges_of_about_as_many(open_store, set_small, monkeypatch, rows):
@@ -69,13 +68,13 @@ def test_many_keys_are_cut_by_a_sample_into_ranges_of_about_as_many(open_store, 
     numbers = step_over(store, batch_keys=2_500)
     numbers.upsert(numbered(20_000))
 
-    cut = ranges.ranges_of_all_keys(store.step("copy").spec, {"numbers": 19_999})
+    cut = store.step("copy").spec.keying.ranges({"numbers": 19_999})
 
     assert len(cut) == 8
     bounds = [-1, *[scope.upto[0] for scope in cut[:-1]], 19_999]
     assert bounds == sorted(bounds)
     assert all(1_250 < upto - after < 3_750 for after, upto in pairwise(bounds)), bounds
-    assert ranges.ranges_of_all_keys(store.step("copy").spec, {"numbers": 19_999}) == cut
+    assert store.step("copy").spec.keying.ranges({"numbers": 19_999}) == cut
 
     monkeypatch.setattr(ranges, "SAMPLES_PER_RANGE", 1)  # some ranges may then be empty, and others large
     report = store.run().steps["copy"]

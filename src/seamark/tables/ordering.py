@@ -41,3 +41,9 @@ def distinct(keys: pa.Table) -> pa.Table:
         if pa.types.is_floating(field.type):  # 0.0 and -0.0 are one, and adding 0.0 makes the first of both
             keys = keys.set_column(place, field, pc.add(keys.column(place), pa.scalar(0.0, field.type)))
     return keys.group_by(names).aggregate([]).select(names)
+
+
+def in_order(keys: pa.Table) -> pa.Table:
+    """The rows in Spark's order."""
+    order = sorted(enumerate(comparable(keys)), key=lambda entry: entry[1])
+    return keys.take(pa.array([place for place, _ in order], pa.int64()))

@@ -27,14 +27,14 @@ from seamark.tables.write.publish import Planned
 from seamark.transforms.keys.batches import FIRST_RUN, all_keys_because
 
 if TYPE_CHECKING:
-    from seamark.transforms.declare.spec import StepSpec
+    from seamark.transforms.keying import KeyedSpec
 
 
 @dataclass(frozen=True)
 class Backlog:
     """A step at one moment: its pending records, its failed keys, and the state of its outputs' chains."""
 
-    spec: StepSpec
+    spec: KeyedSpec
     heads: Mapping[str, TableHead]
     pending: tuple[Pending, ...]  # of the inputs that have a chain
     missing: tuple[str, ...]  # inputs without one
@@ -99,7 +99,7 @@ class Backlog:
 
     def to_recompute(self) -> Backlog:
         """The same with a pass over all keys ahead, so that a partial run records that it is still needed."""
-        nothing_done = RangeMark(self.spec.shape.group, None, None, {}, last=False)
+        nothing_done = RangeMark(self.spec.keying.group, None, None, {}, last=False)
         return replace(self, unfinished=OpenPass(Mode.RECOMPUTE, nothing_done))
 
     def checked(self, new_chains: Set[str] = frozenset()) -> Backlog:
@@ -114,19 +114,14 @@ class Backlog:
 
     def all_keys_because(self) -> str | None:
         """Why a run must compute all keys, or None if it can find keys by changes."""
-        shape = self.spec.shape
-        concerns_all = {
-            table: bool(shape.keys) and any(not shape.group_of(i) for i in shape.inputs if i.table == table)
-            for table in shape.sources
-        }
-        because = all_keys_because(self.pending, concerns_all, self.rows)
+        because = all_keys_because(self.pending, self.spec.keying.concerns_every_key, self.rows)
         if because == FIRST_RUN and self.own.elsewhere:
             shown = [key.replace(",", ", ") for key in (self.spec.outputs_key, *self.own.elsewhere)]
             return f"first run into {shown[0]}: what '{self.spec.name}' has read went into {' and '.join(shown[1:])}"
         return because
 
 
-def backlog_of(context: TableContext, spec: StepSpec, known: Known, pins: Mapping[str, Pin] | None = None) -> Backlog:
+def backlog_of(context: TableContext, spec: KeyedSpec, known: Known, pins: Mapping[str, Pin] | None = None) -> Backlog:
     """What waits for a step now. With `pins` what waits for a run that has pinned its inputs already."""
     heads, own = known.heads, known.own_rows(context, spec)
     pending = _pending(context, spec, known, own, pins)
@@ -139,7 +134,7 @@ def backlog_of(context: TableContext, spec: StepSpec, known: Known, pins: Mappin
         spec=spec,
         heads=heads,
         pending=pending,
-        missing=tuple(table for table in spec.shape.sources if table not in heads),
+        missing=tuple(table for table in spec.sources if table not in heads),
         failed=failed,
         due=tuple(key for key in failed if _can_be_computed(spec, key) and (key.retry_after or now) <= now),
         older=older_definition(context, spec, heads),
@@ -151,23 +146,23 @@ def backlog_of(context: TableContext, spec: StepSpec, known: Known, pins: Mappin
     return replace(backlog, watermark_waits=_watermark_waits(context, backlog, chains))
 
 
-def _can_be_computed(spec: StepSpec, failed: FailedKey) -> bool:
+def _can_be_computed(spec: KeyedSpec, failed: FailedKey) -> bool:
     """Whether a failed key has today's columns: the transform keys may have been changed since it failed."""
-    return set(columns_of(failed.key)) <= set(spec.shape.keys)
+    return set(columns_of(failed.key)) <= set(spec.keying.keys)
 
 
-def _unfinished(checkpoint: Checkpoint | None, spec: StepSpec, positions: Mapping[str, Position]) -> OpenPass | None:
+def _unfinished(checkpoint: Checkpoint | None, spec: KeyedSpec, positions: Mapping[str, Position]) -> OpenPass | None:
     """The pass over all keys that continues; it starts again if a position was reset since it began."""
     found = checkpoint.unfinished if checkpoint and checkpoint.step == spec.name else None
     if found is None:
         return None
-    known, inputs = found.mark.generations, [p for table, p in positions.items() if table in spec.shape.sources]
+    known, inputs = found.mark.generations, [p for table, p in positions.items() if table in spec.sources]
     if all(known.get(position.input_table, 0) == position.generation for position in inputs):
         return found
     return OpenPass(found.mode, replace(found.mark, upto=None))
 
 
-def _rows(context: TableContext, spec: StepSpec, pending: Sequence[Pending]) -> int:
+def _rows(context: TableContext, spec: KeyedSpec, pending: Sequence[Pending]) -> int:
     """About how many rows the inputs have, without reading any: those of the newest base and the records read since.
 
     Without a base it is all records. Records that wait are not counted beside a base, so that it may be too low. Zero

@@ -25,24 +25,24 @@ from seamark.tables.write.writing import writing
 from seamark.transforms.backlog import Backlog, backlog_of
 from seamark.transforms.declare.shape import Input, Shape
 from seamark.transforms.declare.spec import StepSpec
+from seamark.transforms.keying import LAST, ChangedBlocks, KeyedSpec
 from seamark.transforms.keys.processed import processed_keys
-from seamark.transforms.keys.select import LAST, ChangedBlocks
 from seamark.transforms.keys.tracking import unprocessed
 
 
-def initialise_offsets(context: TableContext, spec: StepSpec, tables: Sequence[str]) -> dict[str, float]:
+def initialise_offsets(context: TableContext, spec: KeyedSpec, tables: Sequence[str]) -> dict[str, float]:
     """Set a step's positions as far as every older record is known to be processed; gives the times that were set."""
     for table in tables:
-        if table not in spec.shape.sources:
+        if table not in spec.sources:
             raise InvalidStep(
                 f"step '{spec.name}' does not read table '{table}'. No offset was set.",
-                hint=did_you_mean(table, list(spec.shape.sources), f"Inputs of '{spec.name}'"),
+                hint=did_you_mean(table, list(spec.sources), f"Inputs of '{spec.name}'"),
             )
     adopt_rows(context, spec)
     backlog = backlog_of(context, spec, Known.of(context))
     if not any(output.name in backlog.heads for output in spec.written):
         return {}  # it never ran
-    if spec.keys_table is None:
+    if not isinstance(spec, StepSpec) or spec.keys_table is None:
         raise InvalidStep(
             f"step '{spec.name}' does not keep the keys that it has processed. No offset was set.",
             hint="declare it with track_keys=True; a step without that has its offsets from its own runs.",
@@ -54,19 +54,21 @@ def initialise_offsets(context: TableContext, spec: StepSpec, tables: Sequence[s
     positions = []
     for entry in backlog.pending:
         if entry.table in tables:
-            found = _processed_up_to(context, backlog, entry, standing)
+            found = _processed_up_to(context, spec.shape, backlog, entry, standing)
             if found is not None:
                 positions.append(position_at(context, spec.name, found, backlog.generation(entry.table)))
     _move(context, spec, positions)
     return {p.input_table: p.update_ts for p in positions if p.update_ts is not None}
 
 
-def _processed_up_to(context: TableContext, backlog: Backlog, entry: Pending, standing: DataFrame) -> Covered | None:
+def _processed_up_to(
+    context: TableContext, shape: Shape, backlog: Backlog, entry: Pending, standing: DataFrame
+) -> Covered | None:
     """The newest commit of an input before its first record that is not known to be processed, or None."""
     pinned = Covered(entry.table, entry.pin.dataset_id, entry.pin.block_hash, entry.pin.sequence, entry.pin.offset)
     if entry.pin.offset is None:
         return pinned  # no record in it could have been missed
-    first = _first_unprocessed(context, backlog, entry, standing)
+    first = _first_unprocessed(context, shape, backlog, entry, standing)
     blocks = context.control.index.slices(entry.table, after=None, upto=entry.pin.offset)
     if first is None:
         return pinned
@@ -78,14 +80,15 @@ def _processed_up_to(context: TableContext, backlog: Backlog, entry: Pending, st
     return Covered(entry.table, entry.pin.dataset_id, last.hash, last.sequence, last.last_offset)
 
 
-def _first_unprocessed(context: TableContext, backlog: Backlog, entry: Pending, standing: DataFrame) -> int | None:
+def _first_unprocessed(
+    context: TableContext, shape: Shape, backlog: Backlog, entry: Pending, standing: DataFrame
+) -> int | None:
     """The first record for which a key is not known to have been read that far."""
-    shape = backlog.spec.shape
     blocks = tuple(context.control.index.slices(entry.table, after=None, upto=entry.pin.offset))
     firsts = []
     for source in (i for i in shape.inputs if i.table == entry.table):
         spoken = _spoken_keys(shape, source, ChangedBlocks(entry.table, blocks), backlog.read)
-        left = unprocessed(shape, spoken, entry.table, standing)
+        left = unprocessed(backlog.spec.keying, spoken, entry.table, standing)
         firsts.append(arrow_rows(left.agg(F.min(LAST))).column(0)[0].as_py())
     return min((first for first in firsts if first is not None), default=None)
 
@@ -109,7 +112,7 @@ def records_of(reference: Input, changes: ChangedBlocks) -> DataFrame:
     return records.select(*[F.col(quoted(name)).alias(its(name)) for name in theirs], F.col(LAST))
 
 
-def _move(context: TableContext, spec: StepSpec, positions: Sequence[Position]) -> None:
+def _move(context: TableContext, spec: KeyedSpec, positions: Sequence[Position]) -> None:
     if not positions:
         return
     now = context.clock.now().timestamp()

@@ -16,7 +16,7 @@ from seamark.tables.context import TableContext
 from seamark.tables.frame import CheckedFrame
 from seamark.transforms.compute.gather import gather
 from seamark.transforms.declare.shape import Input, Shape
-from seamark.transforms.past_shape import shape_at_commit
+from seamark.transforms.past_keying import shape_at_commit
 
 
 def input_rows(

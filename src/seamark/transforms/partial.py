@@ -24,9 +24,8 @@ from seamark.tables.frame import CheckedFrame, LocalFrame, Session, SparkFrame, 
 from seamark.tables.ordering import comparable, distinct
 from seamark.tables.read.rows import read_images
 from seamark.transforms.backlog import Backlog
-from seamark.transforms.declare.shape import Shape
+from seamark.transforms.keying import FIRST, ChangedBlocks, Found, Keying, no_keys
 from seamark.transforms.keys.candidates import (
-    all_keys,
     candidates,
     computed_ahead,
     filter_values,
@@ -34,7 +33,7 @@ from seamark.transforms.keys.candidates import (
     without_covered,
     without_processed,
 )
-from seamark.transforms.keys.select import FIRST, ChangedBlocks, Found, changed_keys, joined_keys, no_keys
+from seamark.transforms.keys.select import joined_keys
 from seamark.transforms.keys.strategies import by_columns, covers_pins, scope_of
 from seamark.transforms.keys.waiting import Waiting, first_keys, longest_waiting
 from seamark.transforms.moves import next_move
@@ -48,7 +47,7 @@ def waiting_keys(context: TableContext, backlog: Backlog) -> list[Found]:
     found = candidates(context, backlog, from_the_start=backlog.unfinished is not None)
     if backlog.starts_over:  # what was computed ahead was computed by the older definition
         return found
-    return without_covered(found, computed_ahead(context, backlog), backlog.spec.shape)
+    return without_covered(found, computed_ahead(context, backlog), backlog.spec.keying)
 
 
 # --- limits and filters -----------------------------------------------------------------------------------------------
@@ -64,19 +63,19 @@ class Part:
 
 def parts_to_take(context: TableContext, backlog: Backlog, config: RunConfig) -> Iterator[Part]:
     """The keys that a run takes within its filters and its limit, by the columns that they have."""
-    shape = backlog.spec.shape
-    wanted = filter_values(shape, config.filters)
+    keying = backlog.spec.keying
+    wanted = filter_values(keying, config.filters)
     found = waiting_keys(context, backlog)
     ahead = computed_ahead(context, backlog)
-    due = by_columns(shape, backlog.due)
+    due = by_columns(keying, backlog.due)
     left = config.limit
     for columns in dict.fromkeys([*(entry.columns for entry in found), *due]):
         if not columns:  # a single result of all rows: there are no keys to choose
             yield Part(None, complete=left != 0)
             continue
         same = [entry for entry in found if entry.columns == columns]
-        failed = keys_of(due.get(columns, []), columns, shape.key_types)
-        waiting = longest_waiting(context, shape, same, ahead, wanted, left) if same else Waiting(failed[:0], True)
+        failed = keys_of(due.get(columns, []), columns, keying.key_types)
+        waiting = longest_waiting(keying, same, ahead, wanted, left) if same else Waiting(failed[:0], True)
         taken = waiting.keys
         # Failed keys come last: otherwise they could fill the limit in every run, and no other key would be computed.
         # If one of them is left out, the limit is reached.
@@ -89,7 +88,7 @@ def parts_to_take(context: TableContext, backlog: Backlog, config: RunConfig) ->
 
 def part_of_changes(run: StepRun, backlog: Backlog, config: RunConfig, mode: Mode) -> None:
     """Compute as many waiting keys as a run may take. Positions move only past records with no key left to compute."""
-    shape = run.shape
+    keying = run.keying
     complete = True
     for part in parts_to_take(run.context, backlog, config):
         complete = complete and part.complete
@@ -99,11 +98,11 @@ def part_of_changes(run: StepRun, backlog: Backlog, config: RunConfig, mode: Mod
             texts, count = tuple(key_texts(part.keys)), part.keys.num_rows
             run.do(backlog, Work(KeyValues(part.keys), mode, keys=texts, remember=True, rows_in=count))
     if complete and (backlog.has_records or backlog.unfinished is not None):
-        run.do(backlog, Work(no_keys(shape), mode, covers=covers_pins(backlog), completes=True))
-    elif backlog.unfinished is None and not shape.looked_up and backlog.all_keys_because() is None:
+        run.do(backlog, Work(no_keys(keying), mode, covers=covers_pins(backlog), completes=True))
+    elif backlog.unfinished is None and not keying.looks_back and backlog.all_keys_because() is None:
         covers = tuple(_covered_blocks(run.context, backlog))
         if covers:  # otherwise the remembered keys of a backlog that never settles would grow forever
-            run.do(backlog, Work(no_keys(shape), mode, covers=covers))
+            run.do(backlog, Work(no_keys(keying), mode, covers=covers))
 
 
 def _covered_blocks(context: TableContext, backlog: Backlog) -> Iterator[Covered]:
@@ -128,8 +127,8 @@ def _first_record(keys: CheckedFrame, context: TableContext) -> int | None:
     return arrow_rows(keys.to_spark(context.session).agg(F.min(FIRST))).column(0)[0].as_py()
 
 
-def _in_memory(shape: Shape, columns: Columns, pieces: Sequence[CheckedFrame]) -> pa.Table:
-    schema = pa.schema([pa.field(name, shape.key_types[name]) for name in columns])
+def _in_memory(keying: Keying, columns: Columns, pieces: Sequence[CheckedFrame]) -> pa.Table:
+    schema = pa.schema([pa.field(name, keying.key_types[name]) for name in columns])
     tables = [schema.empty_table()]
     tables += [piece.select(columns).to_arrow(schema) for piece in pieces]
     return distinct(pa.concat_tables(tables))
@@ -157,22 +156,22 @@ def processed_keys_say(context: TableContext, backlog: Backlog) -> list[Found]:
     head = backlog.heads.get(spec.keys_table.name)
     found = candidates(context, backlog, from_the_start=True)
     left = without_processed(found, backlog, spec.keys_table, head.last_offset if head else None)
-    return without_covered(left, computed_ahead(context, backlog), spec.shape)
+    return without_covered(left, computed_ahead(context, backlog), spec.keying)
 
 
 def by_processed_keys(run: StepRun, backlog: Backlog) -> None:
     """Compute the keys that the full comparison finds, except failed ones not yet due; positions move to the pins."""
     found = processed_keys_say(run.context, backlog)
     with ExitStack() as stack:
-        columns = run.shape.keys
-        retried = by_columns(run.shape, backlog.due, run.tried).get(columns, [])
+        columns = run.keying.keys
+        retried = by_columns(run.keying, backlog.due, run.tried).get(columns, [])
         scope = scope_of(run, columns, found, retried, stack)
         taken: tuple[Taken, ...] = ()
         if isinstance(scope, KeyFrame):  # many keys are recorded by the records that lead to them, the others by name
             taken = tuple(entry.whole() for entry in backlog.pending if entry.records > 0)
             keys = _not_led_to(run, backlog, scope, taken)
         else:
-            keys = scope.values if isinstance(scope, KeyValues) else no_keys(run.shape).values
+            keys = scope.values if isinstance(scope, KeyValues) else no_keys(run.keying).values
         run.do(
             backlog,
             Work(
@@ -190,8 +189,8 @@ def by_processed_keys(run: StepRun, backlog: Backlog) -> None:
 def _not_led_to(run: StepRun, backlog: Backlog, scope: KeyFrame, taken: Sequence[Taken]) -> pa.Table:
     """The keys of a scope that no record of some intervals leads to."""
     changes = [ChangedBlocks(piece.table, piece.blocks) for piece in taken]
-    found = list(changed_keys(run.shape, changes, backlog.read, backlog.before))
-    types = pa.schema([pa.field(name, run.shape.key_types[name]) for name in scope.columns])
+    found = list(run.keying.changed_keys(changes, backlog.read, backlog.before))
+    types = pa.schema([pa.field(name, run.keying.key_types[name]) for name in scope.columns])
     keys: CheckedFrame = SparkFrame(scope.frame)
     if found:
         keys = keys.anti_join(joined_keys(found, run.context.session), by_name(scope.columns), run.context.session)
@@ -203,35 +202,35 @@ def _not_led_to(run: StepRun, backlog: Backlog, scope: KeyFrame, taken: Sequence
 
 def changed_idx(context: TableContext, backlog: Backlog, config: RunConfig) -> DataFrame:
     """The transform keys that a run would take now. Where keys are computed in groups, all keys of these groups."""
-    shape, session = backlog.spec.shape, context.session()
+    keying, session = backlog.spec.keying, context.session()
     taken = _keys_taken(context, backlog, config)
-    if not shape.keys:
+    if not keying.keys:
         return session.range(1 if () in taken else 0).select()
-    frames = [spark_frame(session, _in_memory(shape, shape.keys, []))]
+    frames = [spark_frame(session, _in_memory(keying, keying.keys, []))]
     for columns, keys in taken.items():
         names = [quoted(name) for name in columns]
         union = reduce(DataFrame.unionByName, [entry.to_spark(context.session).select(*names) for entry in keys])
-        frames.append(_keys_of_groups(shape, backlog, union.distinct()))
+        frames.append(keying.keys_of_groups(union.distinct(), backlog.read))
     return reduce(DataFrame.unionByName, frames).distinct()
 
 
 def changed_idx_count(context: TableContext, backlog: Backlog, config: RunConfig) -> int:
     """How many keys a run would take now; without a Spark job where the changes are few and lead straight to keys."""
-    shape = backlog.spec.shape
+    keying = backlog.spec.keying
     if backlog.is_settled:
         return 0
     taken = _keys_taken(context, backlog, config)
-    if not shape.keys:
+    if not keying.keys:
         return 1 if () in taken else 0
-    mine = [entry for entry in taken.get(shape.keys, []) if entry.in_memory is not None]
+    mine = [entry for entry in taken.get(keying.keys, []) if entry.in_memory is not None]
     if len(mine) == sum(len(keys) for keys in taken.values()):
-        return _in_memory(shape, shape.keys, mine).num_rows
+        return _in_memory(keying, keying.keys, mine).num_rows
     return changed_idx(context, backlog, config).count()
 
 
 def _keys_taken(context: TableContext, backlog: Backlog, config: RunConfig) -> dict[Columns, list[CheckedFrame]]:
     """The keys that a run would take, by the columns that they have; those without are the one global result."""
-    shape, taken = backlog.spec.shape, dict[Columns, list[CheckedFrame]]()
+    keying, taken = backlog.spec.keying, dict[Columns, list[CheckedFrame]]()
     if backlog.is_settled:
         return taken
     if config.is_partial:
@@ -241,42 +240,27 @@ def _keys_taken(context: TableContext, backlog: Backlog, config: RunConfig) -> d
             elif part.complete:
                 taken[()] = []
         return taken
-    if not shape.group:
+    if not keying.group:
         return {(): []}
     for entry in _taken_now(context, backlog):
         taken.setdefault(entry.columns, []).append(entry.keys)
-    for columns, texts in by_columns(shape, backlog.due).items():
-        taken.setdefault(columns, []).append(LocalFrame(keys_of(texts, columns, shape.key_types)))
+    for columns, texts in by_columns(keying, backlog.due).items():
+        taken.setdefault(columns, []).append(LocalFrame(keys_of(texts, columns, keying.key_types)))
     return taken
 
 
 def _taken_now(context: TableContext, backlog: Backlog) -> list[Found]:
-    spec, shape = backlog.spec, backlog.spec.shape
+    spec, keying = backlog.spec, backlog.spec.keying
     covered = context.control.index.covered_keys(spec.name, backlog.stored_under)
     mode = next_move(backlog, "keep").mode  # a choice that is to be made was made before
     if mode.takes_all_keys and not covered:
-        frames = [Found("all", shape.group, SparkFrame(all_keys(shape, backlog.read)))]
-        for output in shape.outputs:
+        frames = [Found("all", keying.group, SparkFrame(keying.all_keys(backlog.read)))]
+        for output in spec.outputs:
             head = backlog.heads.get(output.name)
-            if head is not None and head.last_offset is not None and set(shape.group) <= set(output.schema.key):
-                rows = read_images(output, upto=head.last_offset).select(*[quoted(name) for name in shape.group])
-                frames.append(Found(output.name, shape.group, SparkFrame(rows)))
+            if head is not None and head.last_offset is not None and set(keying.group) <= set(output.schema.names):
+                rows = read_images(output, upto=head.last_offset).select(*[quoted(name) for name in keying.group])
+                frames.append(Found(output.name, keying.group, SparkFrame(rows)))
         return frames
     if mode is Mode.V1:
         return processed_keys_say(context, backlog)
     return waiting_keys(context, backlog)
-
-
-def _keys_of_groups(shape: Shape, backlog: Backlog, groups: DataFrame) -> DataFrame:
-    """All transform keys of some groups: what an outer join of the inputs has there."""
-    if set(groups.columns) == set(shape.keys):
-        return groups.select(*[F.col(quoted(name)) for name in shape.keys])
-    joined = groups
-    for source in shape.plain:
-        part = source.part_of(shape.keys)
-        if not part:
-            continue
-        rows = read_images(source.source, upto=backlog.read[source.table]).select(*[quoted(n) for n in part]).distinct()
-        shared = [name for name in part if name in joined.columns]
-        joined = joined.join(rows, shared, "left") if shared else joined.crossJoin(rows)
-    return joined.select(*[F.col(quoted(name)) for name in shape.keys]).distinct()

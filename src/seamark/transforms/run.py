@@ -15,9 +15,9 @@ from seamark.control import CoveredKey, FailedKey, Mode, RunRecord
 from seamark.errors import ComputeFailed, TooManyFailures
 from seamark.steps.past.checkpoint import Checkpoint, RangeMark, ReadAt, taken_intervals
 from seamark.steps.rows.keys import columns_of, key_texts
-from seamark.steps.rows.scope import AllKeys, KeyRange, KeyValues, Scope
+from seamark.steps.rows.scope import KeyValues, Scope
 from seamark.steps.running.attempt import Attempt
-from seamark.steps.running.blame import KeyTrouble, blamed
+from seamark.steps.running.blame import KeyTrouble
 from seamark.steps.running.commit import Batch, Committed, Committer, Covered, change_of, least_watermark, position_at
 from seamark.steps.running.failures import failed_again, held_by
 from seamark.steps.running.observe import OnBatch, batch_observers
@@ -30,21 +30,7 @@ from seamark.tables.small import fits_on_driver
 from seamark.tables.write.publish import Progress
 from seamark.tables.write.slices import OpCounts
 from seamark.transforms.backlog import Backlog
-from seamark.transforms.compute.call import (
-    Results,
-    asserted_scope,
-    call,
-    call_uncomputed,
-    foreign_key_in,
-)
-from seamark.transforms.compute.gather import Gathered, LoadedRows, gather
-from seamark.transforms.compute.isolate import compute_isolating
-from seamark.transforms.compute.pandas_call import compute_pandas
-from seamark.transforms.declare.nondeterminism import warn_if_nondeterministic
-from seamark.transforms.declare.spec import StepSpec
-from seamark.transforms.keys.counting import count_scope
-from seamark.transforms.keys.select import no_keys
-from seamark.transforms.keys.tracking import processed_rows
+from seamark.transforms.keying import GatheredRows, KeyedSpec, LoadedRows, Results, no_keys
 
 
 @dataclass(frozen=True)
@@ -84,14 +70,14 @@ class StepRun:
     def __init__(
         self,
         context: TableContext,
-        spec: StepSpec,
+        spec: KeyedSpec,
         config: RunConfig,
         attempt: Attempt,
         on_batch: OnBatch,
     ) -> None:
         self.context = context
         self.spec = spec
-        self.shape = spec.shape
+        self.keying = spec.keying
         self.config = config
         self.attempt = attempt
         self.report = attempt.report
@@ -124,49 +110,36 @@ class StepRun:
 
         Then the keys to blame can be found, and the others are committed.
         """
-        gathered = None if work.is_empty else gather(self.shape, work.scope, backlog.read, work.loaded)
+        gathered = self._gather(backlog, work)
         trouble = None
-        if gathered is not None and self._is_large(gathered):
+        if gathered is not None:
             try:
-                self._commit(backlog, self._uncomputed(backlog, work, gathered))
-                return
+                frames = self.keying.compute_while_writing(gathered)
+                if frames is not None:
+                    self._commit(backlog, self._uncomputed(backlog, work, gathered, frames))
+                    return
             except KeyTrouble as error:
                 trouble = error
             except ComputeFailed as error:
-                trouble = self._trouble_in(error)
+                trouble = self.keying.trouble_in(error)
         self._commit(backlog, self._compute(backlog, work, stack, gathered, trouble))
 
-    def _is_large(self, gathered: Gathered) -> bool:
-        by_range = isinstance(gathered.scope, AllKeys | KeyRange) and not gathered.holds_no_key
-        return by_range and not gathered.are_local and not self.spec.options.pandas
+    def _gather(self, backlog: Backlog, work: Work) -> GatheredRows | None:
+        return None if work.is_empty else self.keying.gather(work.scope, backlog.read, work.loaded)
 
-    def _uncomputed(self, backlog: Backlog, work: Work, gathered: Gathered) -> Done:
-        assert isinstance(gathered.scope, AllKeys | KeyRange)
-        results = Results.none(self.shape)
-        frames = call_uncomputed(self.shape, warn_if_nondeterministic(self.spec), gathered)
-        pairs = zip(self.shape.outputs, frames, strict=True)
-        results.add([asserted_scope(self.shape, output, frame, gathered.scope) for output, frame in pairs])
+    def _uncomputed(self, backlog: Backlog, work: Work, gathered: GatheredRows, frames: Sequence[CheckedFrame]) -> Done:
+        results = Results.none(self.spec.outputs)
+        results.add(frames)
         return self._done(backlog, work, gathered, results)
-
-    def _trouble_in(self, error: ComputeFailed) -> KeyTrouble:
-        """The function's failure behind a failed write, or the error raised if something else is behind it."""
-        cause = error.__cause__ or error
-        foreign = foreign_key_in(self.shape, cause)
-        if foreign is not None:
-            raise foreign from None
-        trouble = blamed(cause)
-        if not isinstance(trouble, KeyTrouble):
-            raise error
-        return trouble
 
     def do_together(self, backlog: Backlog, works: Sequence[Work], whole: Work) -> None:
         """Compute batch after batch, and commit all of them at once as `whole`."""
         with ExitStack() as stack:
             done: list[Done] = []
-            results = Results.none(self.shape)
+            results = Results.none(self.spec.outputs)
             for number, work in enumerate(works, start=1):
                 self.attempt.at_batch(self.context, work.mode, number, batches_left=len(works) - number)
-                gathered = None if work.is_empty else gather(self.shape, work.scope, backlog.read, work.loaded)
+                gathered = self._gather(backlog, work)
                 part = self._compute(backlog, work, stack, gathered)
                 self._make_room(done, part, stack)
                 done.append(part)
@@ -193,7 +166,7 @@ class StepRun:
         """Forget failed keys in a commit that computes nothing, so that the chain records it too."""
         standing = self._standing_failures(backlog)
         self._failures = {key: entry for key, entry in standing.items() if key not in keys}
-        done = Done(work, Results.none(self.shape), [[] for _ in self.spec.written], 0)
+        done = Done(work, Results.none(self.spec.outputs), [[] for _ in self.spec.written], 0)
         progress = Progress(recovered=tuple((self.spec.name, key) for key in sorted(keys)))
         batch = self._batch(backlog, done, tuple(self._failures.values()), ())
         self._committer.commit(batch, self._record(work), progress)
@@ -206,37 +179,27 @@ class StepRun:
         backlog: Backlog,
         work: Work,
         stack: ExitStack,
-        gathered: Gathered | None,
+        gathered: GatheredRows | None,
         trouble: KeyTrouble | None = None,
     ) -> Done:
         if gathered is None:
-            return Done(work, Results.none(self.shape), [[] for _ in self.spec.written], 0)
-        results = self._call(gathered, stack, trouble)
+            return Done(work, Results.none(self.spec.outputs), [[] for _ in self.spec.written], 0)
+        results = self.keying.compute(
+            gathered,
+            stack,
+            fail_fast=self._fail_fast,
+            most_failed=max(self.spec.options.max_failed_keys - self.report.failed, 0),
+            trouble=trouble,
+        )
         self._refuse_too_many(results)
         return self._done(backlog, work, gathered, results)
 
-    def _done(self, backlog: Backlog, work: Work, gathered: Gathered, results: Results) -> Done:
+    def _done(self, backlog: Backlog, work: Work, gathered: GatheredRows, results: Results) -> Done:
         rows = [list(pieces) for pieces in results.outputs]
-        if self.spec.keys_table is not None:
-            rows.append([processed_rows(gathered, failed_keys(results), backlog.read, self.spec.keys_table)])
-        return Done(work, results, rows, count_scope(gathered, backlog.read))
-
-    def _call(self, gathered: Gathered, stack: ExitStack, trouble: KeyTrouble | None) -> Results:
-        if self.spec.options.pandas:
-            return compute_pandas(
-                gathered,
-                self.spec.function,
-                self.context,
-                stack,
-                fail_fast=self._fail_fast,
-                most_failed=max(self.spec.options.max_failed_keys - self.report.failed, 0),
-            )
-
-        def one_call(part: Gathered) -> list[CheckedFrame]:
-            return call(self.shape, warn_if_nondeterministic(self.spec), part, self.context, stack)
-
-        fail_fast = self._fail_fast
-        return compute_isolating(gathered, one_call, self.context, stack, fail_fast=fail_fast, trouble=trouble)
+        processed = self.spec.processed(gathered, failed_keys(results), backlog.read)
+        if processed is not None:
+            rows.append([processed])
+        return Done(work, results, rows, self.keying.count(gathered, backlog.read))
 
     def _refuse_too_many(self, results: Results) -> None:
         failed = self.report.failed + results.further + sum(max(keys.num_rows, 1) for keys, _ in results.failed)
@@ -261,11 +224,11 @@ class StepRun:
         standing = self._standing_failures(backlog)
         read_at = json.dumps({table: -1 if offset is None else offset for table, offset in backlog.read.items()})
         failed = failed_again(self.spec.name, done.results.failed, standing, now, read_at)
-        cured = held_by(work.scope, self.shape.key_types, [key for key in standing if key not in failed])
+        cured = held_by(work.scope, self.keying.key_types, [key for key in standing if key not in failed])
         if (
             work.range is not None and work.range.last
         ):  # all keys were computed, also those that failed by other columns
-            cured += [key for key in standing if not set(columns_of(key)) <= set(self.shape.keys)]
+            cured += [key for key in standing if not set(columns_of(key)) <= set(self.keying.keys)]
         left = {key: entry for key, entry in standing.items() if key not in cured} | failed
         covered, passed = self._covered_keys(work, failed, backlog, read_at, now)
         positions = [
@@ -296,11 +259,11 @@ class StepRun:
             range=work.range,
             failed=standing,
             skipped=failed,
-            selected_at=dict(backlog.before) if self.shape.looked_up else None,
+            selected_at=dict(backlog.before) if self.keying.looks_back else None,
             open_pass=None if work.range is not None or work.completes else backlog.unfinished,
         )
-        global_failure = bool(failed) and not self.shape.keys  # then the standing rows are left as they are
-        scope = no_keys(self.shape) if global_failure else work.scope
+        global_failure = bool(failed) and not self.keying.keys  # then the standing rows are left as they are
+        scope = no_keys(self.keying) if global_failure else work.scope
         failed_now = failed_keys(done.results)
         pairs = zip(self.spec.written, done.rows, strict=True)
         return Batch(

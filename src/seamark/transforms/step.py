@@ -25,9 +25,8 @@ from seamark.tables.context import TableContext
 from seamark.tables.schema.growth import grow_declared
 from seamark.tables.write.publish import new_chain_heads
 from seamark.transforms.backlog import Backlog, adopted, backlog_of
-from seamark.transforms.declare.spec import StepSpec
+from seamark.transforms.keying import KeyedSpec, no_keys
 from seamark.transforms.keys.handed_in import changed_rows, failed_among, handed_in_scope, key_rows
-from seamark.transforms.keys.select import no_keys
 from seamark.transforms.keys.strategies import by_changes, by_columns, covers_pins, scope_of, through_all_keys
 from seamark.transforms.moves import decided, next_move
 from seamark.transforms.partial import by_processed_keys, changed_idx, changed_idx_count, part_of_changes
@@ -43,14 +42,14 @@ if TYPE_CHECKING:
 class Step:
     """A step of a store."""
 
-    def __init__(self, context: TableContext, spec: StepSpec, makers: Callable[[], Makers], wait: float) -> None:
+    def __init__(self, context: TableContext, spec: KeyedSpec, makers: Callable[[], Makers], wait: float) -> None:
         self._context = context
         self.spec = spec
         self._makers = makers
         self._wait = wait
 
     def __repr__(self) -> str:
-        reads, writes = ", ".join(self.spec.shape.sources), ", ".join(o.name for o in self.spec.shape.outputs)
+        reads, writes = ", ".join(self.spec.sources), ", ".join(o.name for o in self.spec.outputs)
         return f"Step({self.name!r}: {reads} -> {writes})"
 
     @property
@@ -61,22 +60,22 @@ class Step:
     @property
     def inputs(self) -> tuple[str, ...]:
         """The tables that it reads, each once."""
-        return tuple(self.spec.shape.sources)
+        return tuple(self.spec.sources)
 
     @property
     def outputs(self) -> tuple[str, ...]:
         """The tables that it writes."""
-        return tuple(output.name for output in self.spec.shape.outputs)
+        return tuple(output.name for output in self.spec.outputs)
 
     @property
     def transform_keys(self) -> tuple[str, ...]:
         """The columns by which it is computed."""
-        return self.spec.shape.keys
+        return self.spec.keying.keys
 
     @property
     def key_types(self) -> dict[str, pa.DataType]:
         """The types of these columns."""
-        types = self.spec.shape.key_types
+        types = self.spec.keying.key_types
         return {name: types[name] for name in self.transform_keys}
 
     # --- running ------------------------------------------------------------------------------------------------------
@@ -117,7 +116,7 @@ class Step:
         config = config or RunConfig()
         if is_known_empty(keys):
             if not isinstance(keys, list):  # the columns of a frame are checked even if it is empty
-                key_rows(self.spec.shape, keys)
+                key_rows(self.spec.keying, keys)
             return StepReport(self.name)
 
         def work(run: StepRun) -> None:
@@ -136,7 +135,7 @@ class Step:
         def work(run: StepRun) -> None:
             backlog = self._pinned(run, config)
             failed = [entry for entry in backlog.failed if keys is None or entry.key in chosen]
-            for columns, texts in by_columns(run.shape, failed, run.tried).items():
+            for columns, texts in by_columns(run.keying, failed, run.tried).items():
                 with ExitStack() as stack:
                     scope = scope_of(run, columns, [], texts, stack)
                     run.do(backlog, Work(scope, Mode.RETRY, keys=tuple(texts)))
@@ -151,7 +150,7 @@ class Step:
 
         def work(run: StepRun) -> None:
             backlog = self._pinned(run, RunConfig())
-            run.give_up(backlog, given_up, Work(no_keys(run.shape), Mode.GIVE_UP))
+            run.give_up(backlog, given_up, Work(no_keys(run.keying), Mode.GIVE_UP))
 
         self._run(RunConfig(), Mode.GIVE_UP, work)
         return len(given_up)
@@ -159,7 +158,7 @@ class Step:
     def _failed(self, keys: Any) -> set[str]:
         """The keys that failed, all or those of a frame, as texts."""
         failed = {entry.key for entry in self.failed_keys()}
-        return failed if keys is None else failed_among(failed, key_rows(self.spec.shape, keys))
+        return failed if keys is None else failed_among(failed, key_rows(self.spec.keying, keys))
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -195,8 +194,8 @@ class Step:
 
     def filter_types(self) -> dict[str, pa.DataType]:
         """The columns that a run may be filtered by, with their types."""
-        shape = self.spec.shape
-        return {name: shape.key_types[name] for name in shape.group}
+        keying = self.spec.keying
+        return {name: keying.key_types[name] for name in keying.group}
 
     @property
     def too_late(self) -> int:
@@ -217,7 +216,7 @@ class Step:
 
     def failures(self) -> pd.DataFrame:
         """The keys that failed, as a pandas frame: key columns, error, attempts, process_ts, retry_after."""
-        return failure_frame(self.failed_keys(), self.transform_keys, self.spec.shape.key_types)
+        return failure_frame(self.failed_keys(), self.transform_keys, self.spec.keying.key_types)
 
     # --- how a run goes -----------------------------------------------------------------------------------------------
 
@@ -244,7 +243,7 @@ class Step:
             case Mode.CHANGES | Mode.RETRY:
                 by_changes(run, backlog)
             case Mode.DEFINITION | Mode.WATERMARK:
-                run.do(backlog, Work(no_keys(run.shape), move.mode, covers=covers_pins(backlog), completes=True))
+                run.do(backlog, Work(no_keys(run.keying), move.mode, covers=covers_pins(backlog), completes=True))
             case _:
                 raise AssertionError(f"a run does not decide on {move.mode}")
 
@@ -281,7 +280,7 @@ class Step:
     def _remember(self, run: StepRun, report: StepReport) -> None:
         """Report what the run changed, for the steps that follow; frames of keys are computed when they are read."""
         frames: dict[str, Recipe] = {}
-        for output in self.spec.shape.outputs:
+        for output in self.spec.outputs:
             if output.name in run.added and run.added[output.name][0] != run.added[output.name][1]:
                 frames[output.name] = changed_keys_of(output, *run.added[output.name])
         offsets = {(self.name, table): moment for table, moment in run.offsets.items()}

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -35,26 +34,6 @@ from seamark.transforms.compute.returned import describe_returned, frames_return
 from seamark.transforms.declare.shape import Shape
 
 FOREIGN_KEY = mark("foreign key")
-
-
-@dataclass
-class Results:
-    """The results for a scope: the rows of each output, and the keys that failed with their errors."""
-
-    outputs: list[list[CheckedFrame]]
-    failed: list[tuple[pa.Table, str]] = field(default_factory=list)
-    causes: list[BaseException] = field(default_factory=list)
-    further: int = 0  # failed keys beyond those, which are too many to be held
-
-    @staticmethod
-    def none(shape: Shape) -> Results:
-        """Nothing computed yet."""
-        return Results([[] for _ in shape.outputs])
-
-    def add(self, frames: Sequence[CheckedFrame]) -> None:
-        """Add the rows of one call."""
-        for pieces, frame in zip(self.outputs, frames, strict=True):
-            pieces.append(frame)
 
 
 def call(

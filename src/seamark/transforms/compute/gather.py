@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from seamark.ledger import Op
+from seamark.spark.frames import arrow_rows
 from seamark.steps.rows.fetch import OFFSET, read_for
-from seamark.steps.rows.scope import AllKeys, KeyRange, KeyValues, Scope, rows_within
-from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame, quoted
-from seamark.tables.ordering import comparable, distinct
+from seamark.steps.rows.scope import AllKeys, KeyFrame, KeyRange, KeyValues, Scope, rows_within
+from seamark.tables.computed import computed
+from seamark.tables.context import TableContext
+from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame, as_its, quoted, same_as_its, union_of
+from seamark.tables.ordering import comparable, distinct, in_order
 from seamark.tables.read.in_process import row_schema
 from seamark.tables.read.rows import read_images
 from seamark.tables.read.source import TableSource
@@ -20,6 +22,8 @@ from seamark.tables.schema.table_schema import Column as TableColumn
 from seamark.tables.schema.table_schema import TableSchema
 from seamark.transforms.compute.required import drop_unmatched_keys, needed_inputs
 from seamark.transforms.declare.shape import Input, Shape
+from seamark.transforms.keying import LoadedRows
+from seamark.transforms.keys.every import all_keys
 from seamark.transforms.keys.select import fitting, with_keys
 
 
@@ -69,12 +73,62 @@ class Gathered:
         is_met = self.is_met and drop_unmatched_keys(self.shape, left, needed_inputs(self.shape))
         return replace(self, scope=scope, frames=tuple(left.values()), is_met=is_met)
 
+    @property
+    def is_narrowed_by_values(self) -> bool:
+        """Whether a part of the scope is taken by listed keys: rows in memory, and rows that have no keys of theirs."""
+        return self.are_local or bool(self.shape.looked_up)
 
-@dataclass(frozen=True)
-class LoadedRows:
-    """Rows of a table up to a pin, known from change records: the last record of each key that they touch."""
+    def kept(self, context: TableContext, stack: ExitStack) -> Gathered:
+        """The same rows, computed: every further call would compute them again."""
+        if self.shape.looked_up:
+            return self  # a part of the scope is read on its own
+        frames: list[CheckedFrame] = []
+        for source, frame in zip(self.shape.inputs, self.frames, strict=True):
+            schema = pa.schema([pa.field(OFFSET, pa.int64()), *source.source.schema.arrow])
+            frames.append(stack.enter_context(computed(context, frame.select(schema.names), schema)))
+        return replace(self, frames=tuple(frames))
 
-    records: pa.Table  # offset, op and the table's columns
+    def sorted_keys(self) -> pa.Table:
+        """The keys of a scope that any input has rows for, in Spark's order."""
+        scope, shape = self.scope, self.shape
+        if isinstance(scope, KeyValues):
+            return in_order(scope.values)
+        if shape.looked_up:
+            return in_order(self._looked_up_keys())
+        columns = list(scope.columns or shape.group)
+        pieces: list[pa.Table] = []
+        for source, frame in zip(shape.inputs, self.frames, strict=True):
+            if not has_scope(shape, KeyRange(tuple(columns), None, None), source):
+                continue
+            pieces.append(frame.select(columns).distinct().to_arrow())
+        if not pieces:
+            return pa.table({})
+        types = pa.schema([pa.field(name, shape.key_types[name]) for name in columns])
+        return in_order(distinct(pa.concat_tables([piece.cast(types) for piece in pieces])))
+
+    def processed_keys(self) -> CheckedFrame:
+        """The keys that inputs which have whole keys have rows for, each once."""
+        columns = self.shape.keys
+        frames = [
+            frame.select(columns)
+            for source, frame in zip(self.shape.inputs, self.frames, strict=True)
+            if not source.is_reference and set(columns) <= set(source.columns)
+        ]
+        return union_of(frames, self.shape.primary.source.context.session).distinct()
+
+    def _looked_up_keys(self) -> pa.Table:
+        """The keys of a scope that references have: those of the primary's rows, and the reference's own."""
+        shape, scope = self.shape, self.scope
+        keys = all_keys(shape, self.read)
+        home = shape.home_reference(shape.looked_up[0])
+        if set(shape.keys) <= set(home.columns):
+            own = read_images(home.source, upto=self.read[home.table])
+            keys = keys.unionByName(own.select(*[quoted(name) for name in shape.keys])).distinct()
+        if isinstance(scope, KeyFrame):
+            wanted = as_its(scope.frame, scope.columns)
+            keys = keys.join(wanted, same_as_its(keys, wanted, scope.columns), "left_semi")
+        types = pa.schema([pa.field(name, shape.key_types[name]) for name in shape.keys])
+        return arrow_rows(keys).select(list(shape.keys)).cast(types)
 
 
 def has_scope(shape: Shape, scope: Scope, source: Input) -> bool:
@@ -126,7 +180,7 @@ def _rows_of_values(source: TableSource, values: pa.Table, upto: int | None, loa
     wanted = set(comparable(values))
     mine = [key in wanted for key in comparable(loaded.records.select(values.column_names))]
     records = loaded.records.filter(pa.array(mine, pa.bool_()))
-    live = records.filter(pc.not_equal(records.column("op"), int(Op.RETRACT))).drop_columns(["op"])
+    live = LoadedRows(records).live().drop_columns(["op"])
     rows = live.rename_columns([OFFSET, *source.schema.names]).cast(row_schema(source, source.schema.names))
     if missing.num_rows == 0 or upto is None:
         return LocalFrame(rows)

@@ -26,11 +26,12 @@ from seamark.tables.frame import CheckedFrame, LocalFrame, Session, SparkFrame, 
 from seamark.tables.read.choice import all_of
 from seamark.tables.read.source import TableSource
 from seamark.tables.schema.types import spark_type
-from seamark.transforms.compute.call import Results, check_rows, check_scope, refuse_unknown_keys
+from seamark.transforms.compute.call import check_rows, check_scope, refuse_unknown_keys
 from seamark.transforms.compute.gather import Gathered, has_scope
 from seamark.transforms.compute.pandas_worker import ERROR, FATAL, NUMBER, RECORD, TAG, WholeInput, Worker
 from seamark.transforms.compute.required import matched_result
 from seamark.transforms.declare.shape import Shape
+from seamark.transforms.keying import Results
 
 
 def compute_pandas(
@@ -46,7 +47,7 @@ def compute_pandas(
 
     No more than `most_failed` of them are held, and one to show that there are more; the others are counted.
     """
-    shape, results = gathered.shape, Results.none(gathered.shape)
+    shape, results = gathered.shape, Results.none(gathered.shape.outputs)
     if gathered.holds_no_key:
         return results
     context.session()  # columns of Spark's cannot be named before there is a session, and reading may have needed none

@@ -6,11 +6,10 @@ import contextlib
 import io
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from seamark.tables.frames import is_spark
-from seamark.transforms.declare.spec import StepSpec
 
 log = logging.getLogger("seamark.run")
 
@@ -22,26 +21,22 @@ _NONDETERMINISTIC = re.compile(
 _checked: set[tuple[str, str]] = set()
 
 
-def warn_if_nondeterministic(spec: StepSpec) -> Callable[..., Any]:
-    """The step's function, which warns on its first call if the plan uses random values, clocks and the like."""
-    mark = (spec.name, spec.definition.digest)
-    if mark in _checked:
-        return spec.function
+def warn_if_nondeterministic(step: str, digest: str, answer: Any) -> None:
+    """Warn, once for a definition, if the plan of what a step's function returned uses random values, clocks, ….
 
-    def function(*frames: Any) -> Any:
-        answer = spec.function(*frames)
-        _checked.add(mark)
-        frames_returned = answer if isinstance(answer, list | tuple) else [answer]
-        for expression in nondeterministic_expressions(frames_returned):
-            log.warning(
-                "step '%s' uses %s: its rows depend on more than its inputs, so that computing them again may give "
-                "others, and `verify --replay` will say so.",
-                spec.name,
-                expression,
-            )
-        return answer
-
-    return function
+    `digest` is that of the definition.
+    """
+    if (step, digest) in _checked:
+        return
+    _checked.add((step, digest))
+    frames_returned = answer if isinstance(answer, list | tuple) else [answer]
+    for expression in nondeterministic_expressions(frames_returned):
+        log.warning(
+            "step '%s' uses %s: its rows depend on more than its inputs, so that computing them again may give "
+            "others, and `verify --replay` will say so.",
+            step,
+            expression,
+        )
 
 
 def nondeterministic_expressions(frames: Sequence[Any]) -> list[str]:

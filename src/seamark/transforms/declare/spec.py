@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import logging
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from string import Formatter
 from typing import Any, get_args
 
+import pyarrow as pa
 from pyspark import cloudpickle
 
 from seamark.control import outputs_key
-from seamark.errors import InvalidStep, SeamarkError, SeamarkWarning, TableError, did_you_mean, nearest, warn
+from seamark.errors import InvalidStep, SeamarkError, SeamarkWarning, TableError, nearest, warn
 from seamark.steps.definition.definition import Definition, FunctionText, function_text, normal_sql, require_source
 from seamark.steps.definition.project_files import is_project_module
 from seamark.steps.definition.signature import call_misfit
+from seamark.steps.past.history import PastCommit
 from seamark.steps.running.run_config import OnChange
+from seamark.tables.frame import CheckedFrame
 from seamark.tables.read.source import TableSource
 from seamark.tables.schema.table_schema import Column, check_table_name
 from seamark.tables.table import Table, TableOrName
@@ -31,8 +32,13 @@ from seamark.transforms.declare.declaration import (
     InputLike,
     JoinSpec,
 )
+from seamark.transforms.declare.nondeterminism import warn_if_nondeterministic
 from seamark.transforms.declare.shape import Input, Shape, make_shape
-from seamark.transforms.keys.tracking import KEY, READ_AT, keys_schema, keys_table_name
+from seamark.transforms.declare.sql_text import check_named, sql_function
+from seamark.transforms.function_keying import FunctionKeying, as_gathered
+from seamark.transforms.keying import GatheredRows, Read
+from seamark.transforms.keys.tracking import KEY, READ_AT, keys_schema, keys_table_name, processed_rows
+from seamark.transforms.past_keying import keying_at_commit
 
 log = logging.getLogger("seamark.run")
 
@@ -75,6 +81,30 @@ class StepSpec:
             version=declared.version,
             first_digest=text.first_digest,
         )
+
+    @property
+    def keying(self) -> FunctionKeying:
+        """Its keys, which columns of its inputs are."""
+        is_pandas = self.options.pandas
+        function = self.function if is_pandas else self._watched
+        return FunctionKeying(self.shape, function, is_pandas, self.options.batch_keys)
+
+    def _watched(self, *frames: Any) -> Any:
+        """What the function returns; if it depends on more than the inputs, that is warned of."""
+        answer = self.function(*frames)
+        warn_if_nondeterministic(self.name, self.definition.digest, answer)
+        return answer
+
+    def keying_of(self, commit: PastCommit) -> FunctionKeying | None:
+        """The keys as they were when a commit was made; None if it was made by a function other than today's."""
+        return keying_at_commit(self.definition, replace(self.keying, function=self.function), commit)
+
+    def processed(self, gathered: GatheredRows, failed: pa.Table | None, read: Read) -> CheckedFrame | None:
+        """The rows for the table of processed keys after a batch; None for a step that keeps none."""
+        if self.keys_table is None:
+            return None
+        rows = as_gathered(gathered)
+        return processed_rows(self.keying, rows.processed_keys(), failed, read, self.keys_table)
 
     @property
     def sources(self) -> Mapping[str, TableSource]:
@@ -265,40 +295,8 @@ def _sql_function(text: str, shape: Shape) -> Callable[..., Any]:
             f"step '{shape.step}' is SQL and reads a table twice, which its text cannot tell apart. It was not added.",
             hint="write it as a function.",
         )
-    _check_named(shape.step, text, names)
+    check_named(shape.step, text, names)
     return sql_function(text, names, shape.primary.source)
-
-
-def _check_named(step: str, text: str, names: Sequence[str]) -> None:
-    """Refuse SQL whose braces name something else than inputs, or none of them."""
-    try:
-        fields = [field for _, field, _, _ in Formatter().parse(text) if field is not None]
-    except ValueError as error:
-        raise InvalidStep(
-            f"step '{step}': the braces in its SQL cannot be read: {error}. It was not added.",
-            hint="inputs are in braces, {" + names[0] + "}; a brace of its own is written twice.",
-        ) from None
-    named = [re.split(r"[.\[]", field)[0] for field in fields]
-    unknown = next((name for name in named if name not in names), None)
-    if unknown is not None:
-        raise InvalidStep(
-            f"step '{step}': its SQL names {{{unknown}}}, which is not one of its inputs. It was not added.",
-            hint=did_you_mean(unknown, names, "Inputs"),
-        )
-    if not named:
-        raise InvalidStep(
-            f"step '{step}': its SQL names none of its inputs. It was not added.",
-            hint="write an input in braces: FROM {" + names[0] + "}.",
-        )
-
-
-def sql_function(text: str, names: Sequence[str], source: TableSource) -> Callable[..., Any]:
-    """A function that runs a query, in which inputs are named in braces."""
-
-    def run(*frames: Any) -> Any:
-        return source.context.session().sql(text, **dict(zip(names, frames, strict=True)))
-
-    return run
 
 
 def _function_name(function: Callable[..., Any], step: str) -> str:

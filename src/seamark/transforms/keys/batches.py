@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from seamark.steps.standing.pins import Pending, Taken
 
@@ -32,11 +32,12 @@ def cut_batches(pending: Sequence[Pending], batch_rows: int) -> list[tuple[Taken
     return batches
 
 
-def all_keys_because(pending: Sequence[Pending], concerns_all: Mapping[str, bool], rows: int) -> str | None:
+def all_keys_because(
+    pending: Sequence[Pending], concerns_every_key: Callable[[Pending], bool], rows: int
+) -> str | None:
     """Why a run must, or should, compute all keys; None if it should find keys by changes.
 
-    `concerns_all` says for each input whether a change there concerns every key; `rows` is how many rows all inputs
-    have.
+    `concerns_every_key` says whether waiting records of an input do; `rows` is how many rows all inputs have.
     """
     fresh = [entry.table for entry in pending if not entry.was_read]
     if fresh:
@@ -44,7 +45,7 @@ def all_keys_because(pending: Sequence[Pending], concerns_all: Mapping[str, bool
         return FIRST_RUN if never else f"no position on {', '.join(fresh)}: it was reset or is a new input"
     changed = [entry for entry in pending if entry.records > 0]
     for entry in changed:
-        if concerns_all[entry.table]:
+        if concerns_every_key(entry):
             return f"'{entry.table}' changed, which concerns every key"
     waiting = sum(entry.records for entry in changed)
     if waiting > max(rows, ALL_KEYS_FLOOR):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from seamark.control import CoveredKey
@@ -28,15 +28,12 @@ from seamark.tables.frame import (
     same_as_its,
 )
 from seamark.tables.read.choice import all_of, typed_compared
-from seamark.tables.read.rows import read_images
 from seamark.tables.read.source import TableSource
 from seamark.tables.schema.convert import ValueDoesNotFit, convert_array
 from seamark.tables.schema.types import spark_name
 from seamark.transforms.backlog import Backlog
-from seamark.transforms.declare.shape import Shape
+from seamark.transforms.keying import FIRST, LAST, ChangedBlocks, Found, Keying
 from seamark.transforms.keys.processed import processed_keys
-from seamark.transforms.keys.ranges import every_key
-from seamark.transforms.keys.select import FIRST, LAST, ChangedBlocks, Found, changed_keys, with_keys
 from seamark.transforms.keys.tracking import unprocessed
 
 
@@ -45,30 +42,21 @@ def candidates(context: TableContext, backlog: Backlog, *, from_the_start: bool 
 
     `from_the_start` takes all records of the chains: the caller must then leave out what was processed.
     """
-    shape = backlog.spec.shape
+    keying = backlog.spec.keying
     found: list[Found] = []
     for entry in backlog.pending:
         after = None if from_the_start or not entry.was_read else entry.after
         blocks = context.control.index.slices(entry.table, after=after, upto=entry.pin.offset)
         if not blocks or entry.pin.offset is None:
             continue
-        if shape.keys and any(not shape.group_of(i) for i in shape.inputs if i.table == entry.table):
+        if keying.concerns_every_key(entry):
             last = F.lit(entry.pin.offset).cast("long")
-            every = all_keys(shape, backlog.read).withColumn(FIRST, last).withColumn(LAST, last)
-            found.append(Found(entry.table, shape.group, SparkFrame(every)))
+            every = keying.all_keys(backlog.read).withColumn(FIRST, last).withColumn(LAST, last)
+            found.append(Found(entry.table, keying.group, SparkFrame(every)))
             continue
         before = dict.fromkeys(backlog.before) if from_the_start else backlog.before
-        found += changed_keys(shape, [ChangedBlocks(entry.table, tuple(blocks))], backlog.read, before)
+        found += keying.changed_keys([ChangedBlocks(entry.table, tuple(blocks))], backlog.read, before)
     return found
-
-
-def all_keys(shape: Shape, read: Mapping[str, int | None]) -> DataFrame:
-    """Every key, or group of keys, that the inputs have."""
-    if shape.looked_up:
-        rows = with_keys(shape, read_images(shape.primary.source, upto=read[shape.primary.table]), read)
-        return rows.select(*[quoted(name) for name in shape.keys]).distinct()
-    holders = [i for i in shape.plain if set(shape.group) <= set(i.columns)]
-    return every_key(holders, read, shape.group)
 
 
 # --- what is already done ---------------------------------------------------------------------------------------------
@@ -82,26 +70,26 @@ def computed_ahead(context: TableContext, backlog: Backlog, *, only_failed: bool
     return tried if only_failed else [*index.covered_keys(step, outputs), *tried]
 
 
-def without_covered(found: Sequence[Found], covered: Sequence[CoveredKey], shape: Shape) -> list[Found]:
+def without_covered(found: Sequence[Found], covered: Sequence[CoveredKey], keying: Keying) -> list[Found]:
     """The keys except those computed ahead: those with no record after what was read when they were computed."""
     left = []
     for entry in found:
         same = [known for known in covered if set(json.loads(known.key)) == set(entry.columns)]
         read_at = {known.key: json.loads(known.read_at) for known in same}
-        left.append(_without_covered(entry, read_at, shape) if read_at and entry.columns else entry)
+        left.append(_without_covered(entry, read_at, keying) if read_at and entry.columns else entry)
     return left
 
 
-def _without_covered(entry: Found, read_at: Mapping[str, Mapping[str, int]], shape: Shape) -> Found:
+def _without_covered(entry: Found, read_at: Mapping[str, Mapping[str, int]], keying: Keying) -> Found:
     rows = entry.keys.in_memory
     if rows is not None:
         texts, last = key_texts(rows.select(list(entry.columns))), rows.column(LAST).to_pylist()
         kept = [read_at.get(t, {}).get(entry.table, -1) < offset for t, offset in zip(texts, last, strict=True)]
         return Found(entry.table, entry.columns, LocalFrame(rows.filter(pa.array(kept, pa.bool_()))))
     texts = list(read_at)
-    known = keys_of(texts, entry.columns, shape.key_types).rename_columns([its(name) for name in entry.columns])
+    known = keys_of(texts, entry.columns, keying.key_types).rename_columns([its(name) for name in entry.columns])
     offsets = pa.array([read_at[text].get(entry.table, -1) for text in texts], pa.int64())
-    session = shape.primary.source.context.session
+    session = keying.context.session
     done = spark_frame(session(), known.append_column("its record", offsets))
     frame = entry.keys.to_spark(session)
     is_done = same_as_its(frame, done, entry.columns) & (done["`its record`"] >= frame[LAST])
@@ -119,16 +107,16 @@ def without_processed(
 
     A key that no longer exists has no row there, so it counts only while a pending record leads to it.
     """
-    shape, standing = backlog.spec.shape, processed_keys(keys_table, backlog.spec.definition, last)
-    names = [quoted(name) for name in shape.keys]
-    there = all_keys(shape, backlog.read).select(*names).unionByName(standing.select(*names))
-    there = as_its(there, shape.keys)
+    keying, standing = backlog.spec.keying, processed_keys(keys_table, backlog.spec.definition, last)
+    names = [quoted(name) for name in keying.keys]
+    there = keying.all_keys(backlog.read).select(*names).unionByName(standing.select(*names))
+    there = as_its(there, keying.keys)
     left = []
     for entry in found:
-        keys = unprocessed(shape, entry.keys.to_spark(keys_table.context.session), entry.table, standing)
+        keys = unprocessed(keying, entry.keys.to_spark(keys_table.context.session), entry.table, standing)
         after = backlog.before[entry.table]
         waits = keys[LAST] > (-1 if after is None else after)
-        kept = keys.join(there, same_as_its(keys, there, shape.keys), "left_semi").unionByName(keys.where(waits))
+        kept = keys.join(there, same_as_its(keys, there, keying.keys), "left_semi").unionByName(keys.where(waits))
         left.append(Found(entry.table, entry.columns, SparkFrame(kept.distinct())))
     return left
 
@@ -136,22 +124,22 @@ def without_processed(
 # --- filters ----------------------------------------------------------------------------------------------------------
 
 
-def filter_values(shape: Shape, filters: Mapping[str, Any]) -> pa.Table:
+def filter_values(keying: Keying, filters: Mapping[str, Any]) -> pa.Table:
     """A filter's values as one row in the keys' types, or an error that names the column or the value."""
     arrays = []
     for name, value in filters.items():
-        if name not in shape.group:
-            finer = f" '{name}' is finer than the groups in which it is computed." if name in shape.keys else ""
+        if name not in keying.group:
+            finer = f" '{name}' is finer than the groups in which it is computed." if name in keying.keys else ""
             raise UnknownColumn(
-                f"step '{shape.step}' cannot be filtered by '{name}'.{finer} Nothing was run.",
-                hint=did_you_mean(name, list(shape.group), f"Transform keys of '{shape.step}'"),
+                f"step '{keying.step}' cannot be filtered by '{name}'.{finer} Nothing was run.",
+                hint=did_you_mean(name, list(keying.group), f"Transform keys of '{keying.step}'"),
             )
-        kind = shape.key_types[name]
+        kind = keying.key_types[name]
         try:
             arrays.append(convert_array(pa.chunked_array([pa.array([value])]), kind))
         except (ValueDoesNotFit, pa.ArrowInvalid, pa.ArrowNotImplementedError, KeyError):
             raise BadValue(
-                f"step '{shape.step}': the filter value {value!r} does not fit '{name}', which is {spark_name(kind)}. "
+                f"step '{keying.step}': the filter value {value!r} does not fit '{name}', which is {spark_name(kind)}. "
                 "Nothing was run."
             ) from None
     return pa.Table.from_arrays(arrays, names=list(filters))

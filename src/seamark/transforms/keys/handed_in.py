@@ -23,33 +23,31 @@ from seamark.tables.read.rows import read_images
 from seamark.tables.read.source import TableSource
 from seamark.tables.schema.table_schema import Column, TableSchema
 from seamark.transforms.backlog import Backlog
-from seamark.transforms.declare.shape import Input, Shape
-from seamark.transforms.keys.select import LAST, Found, HandedInRows, changed_keys
+from seamark.transforms.keying import LAST, Found, HandedInRows, Keying
 from seamark.transforms.keys.strategies import joined_scope, scope_of
 from seamark.transforms.run import StepRun
 
 
-def key_rows(shape: Shape, keys: Any) -> pa.Table:
+def key_rows(keying: Keying, keys: Any) -> pa.Table:
     """A frame of transform keys, or of the columns by which the step is computed, on the driver."""
-    columns = _key_columns(shape, keys)
-    schema = TableSchema(tuple(Column(name, shape.key_types[name], True) for name in columns), columns)
-    checked = check_frame(f"keys of {shape.step}", schema, keys, only_key=True)
-    return checked.to_arrow(pa.schema([pa.field(name, shape.key_types[name]) for name in columns]))
+    columns = _key_columns(keying, keys)
+    schema = TableSchema(tuple(Column(name, keying.key_types[name], True) for name in columns), columns)
+    checked = check_frame(f"keys of {keying.step}", schema, keys, only_key=True)
+    return checked.to_arrow(pa.schema([pa.field(name, keying.key_types[name]) for name in columns]))
 
 
-def _key_columns(shape: Shape, keys: Any) -> tuple[str, ...]:
+def _key_columns(keying: Keying, keys: Any) -> tuple[str, ...]:
     names = keys.column_names if hasattr(keys, "column_names") else getattr(keys, "columns", None)
     if names is None and isinstance(keys, list) and keys:
         names = list(keys[0])
     found = tuple(str(name) for name in (names if names is not None else ()))
-    kinds = [shape.group_of(source) for source in shape.plain]
-    for columns in (shape.keys, shape.group, *filter(None, kinds)):
+    for columns in keying.kinds_of_keys:
         if set(columns) <= set(found):
             return columns
     raise FrameMismatch(
-        f"the frame of keys for step '{shape.step}' lacks "
-        f"{', '.join(repr(name) for name in shape.keys if name not in found) or 'its columns'}. Nothing was run.",
-        hint=f"give a frame with the transform keys: {', '.join(shape.keys) or 'none'}.",
+        f"the frame of keys for step '{keying.step}' lacks "
+        f"{', '.join(repr(name) for name in keying.keys if name not in found) or 'its columns'}. Nothing was run.",
+        hint=f"give a frame with the transform keys: {', '.join(keying.keys) or 'none'}.",
     )
 
 
@@ -67,12 +65,12 @@ def failed_among(failed: Set[str], rows: pa.Table) -> set[str]:
 
 def handed_in_scope(run: StepRun, keys: Any) -> tuple[Scope, tuple[str, ...]]:
     """The keys of a frame, or the groups that they are computed in, as a scope and as texts for the checkpoint."""
-    shape = run.shape
-    rows = key_rows(shape, keys)
-    columns = shape.group if set(shape.group) <= set(rows.column_names) else tuple(rows.column_names)
+    keying = run.keying
+    rows = key_rows(keying, keys)
+    columns = keying.group if set(keying.group) <= set(rows.column_names) else tuple(rows.column_names)
     with ExitStack() as stack:
         groups = distinct(rows.select(list(columns)))
-        scope = joined_scope(run.context, shape, tuple(groups.column_names), [LocalFrame(groups)], stack)
+        scope = joined_scope(keying, tuple(groups.column_names), [LocalFrame(groups)], stack)
     return scope, tuple(key_texts(groups))
 
 
@@ -81,16 +79,11 @@ def handed_in_scope(run: StepRun, keys: Any) -> tuple[Scope, tuple[str, ...]]:
 
 def changed_rows(run: StepRun, backlog: Backlog, changes: ChangeList) -> Iterator[tuple[Scope, tuple[str, ...]]]:
     """The scopes that changes lead to, and the keys in them as texts."""
-    found: list[Found] = []
-    for table in run.shape.sources:
-        if table not in changes.changes:
-            continue
-        frame = changes.changes[table]
-        for source in (i for i in run.shape.inputs if i.table == table):
-            rows = _rows_from_frame(run.shape, source, frame, backlog)
-            one = Shape(run.shape.step, run.shape.inputs, run.shape.outputs, run.shape.keys)
-            found += changed_keys(one, [HandedInRows(table, rows)], backlog.read, backlog.before)
-            break  # once is enough for all inputs that read this table
+    keying, found = run.keying, list[Found]()
+    for table, source in keying.sources.items():
+        if table in changes.changes:
+            rows = _rows_from_frame(keying, source, changes.changes[table], backlog)
+            found += keying.changed_keys([HandedInRows(table, rows)], backlog.read, backlog.before)
     with ExitStack() as stack:
         for columns in dict.fromkeys(entry.columns for entry in found):
             same = [entry for entry in found if entry.columns == columns]
@@ -106,39 +99,25 @@ def _texts(scope: Scope) -> tuple[str, ...]:
     return ("{}",)
 
 
-def _rows_from_frame(shape: Shape, source: Input, frame: Any, backlog: Backlog) -> CheckedFrame:
+def _rows_from_frame(keying: Keying, source: TableSource, frame: Any, backlog: Backlog) -> CheckedFrame:
     """A frame of an input's keys as rows with the columns that lead to transform keys.
 
     Columns that the frame lacks are looked up in the input as it is now and as it was at the step's position.
     """
-    needed = _needed(shape, source.table)
+    needed = keying.columns_needed(source.name)
     if not needed:  # any change concerns every key: only whether there is one matters
         return LocalFrame(pa.table({LAST: pa.array([0] if _has_rows(frame) else [], pa.int64())}))
     names = _names(frame)
     if set(needed) <= set(names):
-        schema = TableSchema(tuple(Column(n, source.source.schema.column(n).type, True) for n in needed), tuple(needed))
-        return _numbered(check_frame(source.table, schema, frame, only_key=True), source.source.context.session)
-    keys = check_frame(source.table, source.source.schema, frame, only_key=True)
-    choice = _choice(source.source, keys)
-    both = read_images(source.source, upto=backlog.read[source.table], choice=choice)
-    before = backlog.before[source.table]
+        schema = TableSchema(tuple(Column(n, source.schema.column(n).type, True) for n in needed), tuple(needed))
+        return _numbered(check_frame(source.name, schema, frame, only_key=True), source.context.session)
+    keys = check_frame(source.name, source.schema, frame, only_key=True)
+    choice = _choice(source, keys)
+    both = read_images(source, upto=backlog.read[source.name], choice=choice)
+    before = backlog.before[source.name]
     if before is not None:
-        both = both.unionByName(read_images(source.source, upto=before, choice=choice))
+        both = both.unionByName(read_images(source, upto=before, choice=choice))
     return SparkFrame(both.select(F.col(OFFSET).alias(LAST), *[F.col(quoted(name)) for name in needed]))
-
-
-def _needed(shape: Shape, table: str) -> list[str]:
-    """The columns of an input by which its changes lead to keys."""
-    needed: dict[str, None] = {}
-    for source in (i for i in shape.inputs if i.table == table):
-        if source.is_reference:
-            needed.update(dict.fromkeys(theirs for _, theirs in source.join_keys))
-            needed.update(dict.fromkeys(name for name in shape.looked_up if name in source.columns))
-        elif shape.looked_up and source is shape.primary:
-            needed.update(dict.fromkeys(source.columns))
-        else:
-            needed.update(dict.fromkeys(shape.group_of(source)))
-    return list(needed)
 
 
 def _names(frame: Any) -> Sequence[str]:

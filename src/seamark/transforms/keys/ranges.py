@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -15,10 +16,9 @@ from seamark.tables.frame import quoted
 from seamark.tables.ordering import comparable
 from seamark.tables.read.rows import read_images
 from seamark.tables.read.snapshot import snapshot_at
+from seamark.tables.read.source import TableSource
 from seamark.tables.read.to_driver import collect_small
 from seamark.tables.small import fits_on_driver
-from seamark.transforms.declare.shape import Input, Shape
-from seamark.transforms.declare.spec import StepSpec
 
 KEYS_PER_ROW = 4  # keys are narrow: so many times as many of them as of rows are looked at on the driver
 # A range is committed as a whole, so after a crash it is what is computed again. It is as large as that allows: each
@@ -29,62 +29,65 @@ PANDAS_RANGE_KEYS = 1_000_000  # Python takes about as long for these
 SAMPLES_PER_RANGE = 100  # so that a range is about a tenth larger or smaller than another
 
 
-def keys_per_range(spec: StepSpec, read: Mapping[str, int | None]) -> int:
-    """About how many keys a range has when all keys are computed: `batch_keys` of the step, or as many as fit."""
-    given, most = spec.options.batch_keys, PANDAS_RANGE_KEYS if spec.options.pandas else RANGE_KEYS
-    holders = key_holders(spec.shape)
+def keys_per_range(
+    holders: Sequence[TableSource], read: Mapping[str, int | None], given: int | None, *, by_python: bool = False
+) -> int:
+    """About how many keys a range has when all keys are computed: as many as are given, or as fit.
+
+    `holders` are the tables whose rows have them; `by_python` says that Python computes them.
+    """
+    most = PANDAS_RANGE_KEYS if by_python else RANGE_KEYS
     rows = sum(rows_at_most(holder, read) for holder in holders)
     if given is not None or not rows:
         return given or most
-    sizes = [snapshot_at(holder.source, read[holder.table]).stored_bytes() for holder in holders]
+    sizes = [snapshot_at(holder, read[holder.name]).stored_bytes() for holder in holders]
     ranges = max(1, -(-sum(sizes) // RANGE_BYTES), -(-rows // most))
     return -(-rows // ranges)
 
 
-def key_holders(shape: Shape) -> list[Input]:
-    """The inputs whose rows have the columns that keys are computed by; none where keys cannot be cut into ranges."""
-    if not shape.group or shape.looked_up:
-        return []
-    return [source for source in shape.plain if set(shape.group) <= set(source.columns)]
+def ranges_of_all_keys(
+    group: Mapping[str, pa.DataType], holders: Sequence[TableSource], read: Mapping[str, int | None], most: int
+) -> list[KeyRange | AllKeys]:
+    """Ranges of about so many keys that cover all there are, and all that there might be.
 
-
-def ranges_of_all_keys(spec: StepSpec, read: Mapping[str, int | None]) -> list[KeyRange | AllKeys]:
-    """Ranges of about as many keys that cover all there are, and all that there might be."""
-    shape, holders, most = spec.shape, key_holders(spec.shape), keys_per_range(spec, read)
+    `group` are the columns of a key with their types, which the rows of the `holders` have.
+    """
     total = sum(rows_at_most(holder, read) for holder in holders)
     if not holders or total <= most:
-        return [AllKeys(shape.group)]
-    bounds = _exact_bounds(shape, every_key(holders, read, shape.group), most, total)
+        return [AllKeys(tuple(group))]
+    bounds = _exact_bounds(group, every_key(holders, read, tuple(group)), most, total)
     if bounds is None:
-        bounds = _near_bounds(shape, holders, read, most, total)
-    return cut_into_ranges(shape.group, bounds)
+        bounds = _near_bounds(group, holders, read, most, total)
+    return cut_into_ranges(tuple(group), bounds)
 
 
-def rows_at_most(source: Input, read: Mapping[str, int | None]) -> int:
+def rows_at_most(source: TableSource, read: Mapping[str, int | None]) -> int:
     """An upper bound of the rows of an input at a record."""
-    return snapshot_at(source.source, read[source.table]).rows_at_most()
+    return snapshot_at(source, read[source.name]).rows_at_most()
 
 
-def every_key(holders: Sequence[Input], read: Mapping[str, int | None], columns: Sequence[str]) -> DataFrame:
-    """The distinct values of some key columns over inputs that have them."""
+def every_key(holders: Sequence[TableSource], read: Mapping[str, int | None], columns: Sequence[str]) -> DataFrame:
+    """The distinct values of some key columns over tables that have them."""
     return rows_of_keys(holders, read, columns).distinct()
 
 
 def rows_of_keys(
-    holders: Sequence[Input], read: Mapping[str, int | None], columns: Sequence[str], which: Column | None = None
+    holders: Sequence[TableSource], read: Mapping[str, int | None], columns: Sequence[str], which: Column | None = None
 ) -> DataFrame:
-    """Some key columns of all rows of inputs that have them, or of those rows for which a condition holds."""
+    """Some key columns of all rows of tables that have them, or of those rows for which a condition holds."""
     names = [quoted(name) for name in columns]
-    frames = [read_images(holder.source, upto=read[holder.table]) for holder in holders]
+    frames = [read_images(holder, upto=read[holder.name]) for holder in holders]
     chosen = frames if which is None else [frame.where(which) for frame in frames]
     return reduce(DataFrame.unionByName, [frame.select(*names) for frame in chosen])
 
 
-def _exact_bounds(shape: Shape, keys: DataFrame, batch_keys: int, total: int) -> list[tuple[Any, ...]] | None:
+def _exact_bounds(
+    group: Mapping[str, pa.DataType], keys: DataFrame, batch_keys: int, total: int
+) -> list[tuple[Any, ...]] | None:
     """Bounds from all keys, looked at on the driver; None if they are too many or too large for it."""
     if not fits_on_driver(total // KEYS_PER_ROW):
         return None
-    columns = {name: shape.key_types[name] for name in keys.columns}
+    columns = {name: group[name] for name in keys.columns}
     ordered = collect_small(keys.orderBy(*[quoted(name) for name in keys.columns]), columns, total, total)
     if ordered is None:
         return None
@@ -93,17 +96,21 @@ def _exact_bounds(shape: Shape, keys: DataFrame, batch_keys: int, total: int) ->
 
 
 def _near_bounds(
-    shape: Shape, holders: Sequence[Input], read: Mapping[str, int | None], most: int, total: int
+    group: Mapping[str, pa.DataType],
+    holders: Sequence[TableSource],
+    read: Mapping[str, int | None],
+    most: int,
+    total: int,
 ) -> list[tuple[Any, ...]]:
     """Bounds from a sample of the rows: ranges hold about equally many, a few percent more or less."""
     ranges = -(-total // most)
     # By the records that made them, the same rows are drawn each time, however Spark cuts the files into tasks.
     drawn = F.pmod(F.xxhash64("_offset"), F.lit(total)) < ranges * SAMPLES_PER_RANGE
-    sample = arrow_rows(rows_of_keys(holders, read, shape.group, drawn))
+    sample = arrow_rows(rows_of_keys(holders, read, tuple(group), drawn))
     keys = comparable(sample)
     places = sorted(range(sample.num_rows), key=keys.__getitem__)
     quantiles = [places[len(places) * number // ranges] for number in range(1, ranges)] if places else []
     cuts = {keys[place]: place for place in quantiles}.values()  # a key that many rows have ends one range only
-    types = [shape.key_types[name] for name in sample.column_names]
+    types = [group[name] for name in sample.column_names]
     columns = [column.cast(kind) for column, kind in zip(sample.columns, types, strict=True)]
     return [tuple(column[place].as_py() for column in columns) for place in cuts]

@@ -3,63 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
-from typing import TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from seamark.control import BlockEntry
-from seamark.steps.rows.fetch import read_for, read_interval
+from seamark.steps.rows.fetch import read_for
 from seamark.steps.rows.scope import KeyValues
 from seamark.tables.frame import CheckedFrame, LocalFrame, Session, SparkFrame, its, quoted, union_of
 from seamark.tables.ordering import comparable
 from seamark.tables.read.choice import all_of
 from seamark.tables.read.records import read_slices
 from seamark.tables.read.rows import read_images
-from seamark.tables.read.source import TableSource
 from seamark.transforms.declare.shape import Input, Shape, is_exact_number
-
-FIRST, LAST = "its first", "offset"  # beside each key: the first and the last record that lead to it
-
-
-@dataclass(frozen=True)
-class Found:
-    """Keys that changes in one input lead to, each with the last record that leads to it."""
-
-    table: str
-    columns: tuple[str, ...]
-    keys: CheckedFrame
-
-
-@dataclass(frozen=True)
-class ChangedBlocks:
-    """Changed records of one input: the blocks that hold them."""
-
-    table: str
-    blocks: tuple[BlockEntry, ...]
-
-    def images(self, source: TableSource, columns: Sequence[str]) -> CheckedFrame:
-        """Some columns of the records, both images of each change, with their offsets."""
-        return read_interval(source, self.blocks, columns)
-
-
-@dataclass(frozen=True)
-class HandedInRows:
-    """Rows of one input that the caller says have changed; their offsets are placeholders."""
-
-    table: str
-    rows: CheckedFrame
-
-    def images(self, source: TableSource, columns: Sequence[str]) -> CheckedFrame:
-        """Some columns of the rows."""
-        return self.rows.select([LAST, *columns])
-
-
-Changes: TypeAlias = ChangedBlocks | HandedInRows
+from seamark.transforms.keying import FIRST, LAST, Changes, Found
 
 
 def changed_keys(
@@ -301,9 +260,3 @@ def _with_keys(shape: Shape, primary_rows: DataFrame, rows_of: Callable[[Input],
 def joined_keys(found: Sequence[Found], session: Session) -> CheckedFrame:
     """The keys of several findings with the same columns, each once, without offsets."""
     return union_of([entry.keys.select(entry.columns) for entry in found], session).distinct()
-
-
-def no_keys(shape: Shape) -> KeyValues:
-    """A scope without any key."""
-    columns = shape.group or ("none",)
-    return KeyValues(pa.schema([pa.field(n, shape.key_types.get(n, pa.int64())) for n in columns]).empty_table())

@@ -22,12 +22,11 @@ from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame, union_of
 from seamark.tables.ordering import comparable
 from seamark.tables.small import fits_on_driver
 from seamark.transforms.backlog import Backlog
-from seamark.transforms.compute.gather import LoadedRows
-from seamark.transforms.declare.shape import Shape
+from seamark.transforms.keying import ChangedBlocks, Found, Keying, LoadedRows, Read, no_keys
 from seamark.transforms.keys.batches import cut_batches
 from seamark.transforms.keys.candidates import computed_ahead, without_covered
-from seamark.transforms.keys.ranges import ranges_of_all_keys, rows_at_most
-from seamark.transforms.keys.select import ChangedBlocks, Found, changed_keys, joined_keys, no_keys
+from seamark.transforms.keys.ranges import rows_at_most
+from seamark.transforms.keys.select import joined_keys
 from seamark.transforms.run import StepRun, Work
 
 Columns = tuple[str, ...]
@@ -68,13 +67,13 @@ def _parts(
     A part's commit moves the positions of the inputs whose keys are all in it or in parts before it.
     """
     changes = [ChangedBlocks(piece.table, piece.blocks) for piece in taken]
-    found = list(changed_keys(run.shape, changes, backlog.read, backlog.before))
+    found = list(run.keying.changed_keys(changes, backlog.read, backlog.before))
     if len({entry.columns for entry in found}) > 1:
         # Keys with different columns overlap: a later part may compute what this one skips, and replay could not tell.
         ahead = computed_ahead(run.context, backlog, only_failed=True)
-    found = without_covered(found, ahead, run.shape)
-    retried = by_columns(run.shape, due, run.tried)
-    kinds: list[Columns] = list(dict.fromkeys([*(entry.columns for entry in found), *retried])) or [run.shape.group]
+    found = without_covered(found, ahead, run.keying)
+    retried = by_columns(run.keying, due, run.tried)
+    kinds: list[Columns] = list(dict.fromkeys([*(entry.columns for entry in found), *retried])) or [run.keying.group]
     loaded = _loaded_rows(run, backlog, taken)
     left = list(taken)
     for place, columns in enumerate(kinds):
@@ -94,12 +93,12 @@ def _parts(
         )
 
 
-def by_columns(shape: Shape, failed: Sequence[FailedKey], tried: Set[str] = frozenset()) -> dict[Columns, list[str]]:
+def by_columns(keying: Keying, failed: Sequence[FailedKey], tried: Set[str] = frozenset()) -> dict[Columns, list[str]]:
     """Failed keys that a run has not tried yet, by the columns that they have."""
     grouped: dict[Columns, list[str]] = {}
     for entry in failed:
         columns = columns_of(entry.key)
-        if set(columns) <= set(shape.keys) and entry.key not in tried:
+        if set(columns) <= set(keying.keys) and entry.key not in tried:
             grouped.setdefault(columns, []).append(entry.key)
     return grouped
 
@@ -108,7 +107,7 @@ def _loaded_rows(run: StepRun, backlog: Backlog, taken: Sequence[Taken]) -> dict
     """Rows at the pins that the batch's own records already contain, so that they need not be read again."""
     loaded = {}
     for piece in taken:
-        source = run.shape.sources[piece.table]
+        source = run.spec.sources[piece.table]
         reaches_pin = piece.upto == backlog.pins[piece.table].offset
         images = (
             small_last_images(source, piece.blocks) if source.schema.key and reaches_pin and piece.records else None
@@ -148,8 +147,8 @@ def through_all_keys(run: StepRun, backlog: Backlog, mode: Mode) -> None:
         after = first.after if isinstance(first, KeyRange) else None
         whole = replace(
             works[-1],
-            scope=AllKeys(run.shape.group) if after is None else KeyRange(run.shape.group, after, None),
-            range=RangeMark(run.shape.group, _plain(after), None, first_read, True),
+            scope=AllKeys(run.keying.group) if after is None else KeyRange(run.keying.group, after, None),
+            range=RangeMark(run.keying.group, _plain(after), None, first_read, True),
             rows_in=works[0].rows_in,
         )
         run.do_together(backlog, works, whole)
@@ -159,13 +158,13 @@ def through_all_keys(run: StepRun, backlog: Backlog, mode: Mode) -> None:
 
 
 def _ranges(run: StepRun, backlog: Backlog, mode: Mode) -> Iterator[Work]:
-    shape, read = run.shape, backlog.read
-    ranges = ranges_of_all_keys(run.spec, read)
+    keying, read = run.keying, backlog.read
+    ranges = keying.ranges(read)
     first_read: Mapping[str, ReadAt] = {table: ReadAt.of(pin) for table, pin in backlog.pins.items()}
     generations: Mapping[str, int] = {table: backlog.generation(table) for table in backlog.pins}
     number, resumed = 0, backlog.unfinished.mark if backlog.unfinished else None
-    if resumed is not None and resumed.upto is not None and resumed.columns == shape.group:
-        ranges = rest_of_ranges(ranges, _bound(shape, resumed))
+    if resumed is not None and resumed.upto is not None and resumed.columns == keying.group:
+        ranges = rest_of_ranges(ranges, _bound(keying, resumed))
         first_read, number, generations = resumed.first_read, resumed.number + 1, resumed.generations
     read_first = {table: at for table, at in first_read.items() if table in backlog.pins}  # an input may be gone
     for place, scope in enumerate(ranges):
@@ -175,23 +174,25 @@ def _ranges(run: StepRun, backlog: Backlog, mode: Mode) -> Iterator[Work]:
             scope=scope,
             mode=mode,
             covers=tuple(_covered(backlog, table, at) for table, at in read_first.items()) if is_last else (),
-            range=RangeMark(shape.group, _plain(after), _plain(upto), first_read, is_last, number + place, generations),
+            range=RangeMark(
+                keying.group, _plain(after), _plain(upto), first_read, is_last, number + place, generations
+            ),
             completes=is_last,
-            rows_in=_rows_in(shape, read) if place == 0 else 0,
+            rows_in=_rows_in(run, read) if place == 0 else 0,
         )
 
 
-def _bound(shape: Shape, mark: RangeMark) -> tuple[object, ...]:
+def _bound(keying: Keying, mark: RangeMark) -> tuple[object, ...]:
     pairs = zip(mark.columns, mark.upto or (), strict=True)
-    return tuple(value_from_json(value, shape.key_types[name]) for name, value in pairs)
+    return tuple(value_from_json(value, keying.key_types[name]) for name, value in pairs)
 
 
 def _plain(values: tuple[object, ...] | None) -> tuple[object, ...] | None:
     return None if values is None else tuple(plain(value) for value in values)
 
 
-def _rows_in(shape: Shape, read: Mapping[str, int | None]) -> int:
-    return sum(rows_at_most(source, read) for source in {i.table: i for i in shape.inputs}.values())
+def _rows_in(run: StepRun, read: Read) -> int:
+    return sum(rows_at_most(source, read) for source in run.spec.sources.values())
 
 
 # --- scopes -----------------------------------------------------------------------------------------------------------
@@ -202,23 +203,21 @@ def scope_of(run: StepRun, columns: Columns, found: Sequence[Found], texts: Sequ
     frames = [joined_keys(found, run.context.session)] if found else []
     if not columns:
         any_there = bool(texts) or any(not frame.is_known_empty for frame in frames)
-        return AllKeys() if any_there else no_keys(run.shape)
-    given = LocalFrame(keys_of(texts, columns, run.shape.key_types))
-    return joined_scope(run.context, run.shape, columns, [*frames, given], stack)
+        return AllKeys() if any_there else no_keys(run.keying)
+    given = LocalFrame(keys_of(texts, columns, run.keying.key_types))
+    return joined_scope(run.keying, columns, [*frames, given], stack)
 
 
-def joined_scope(
-    context: TableContext, shape: Shape, columns: Columns, frames: Sequence[CheckedFrame], stack: ExitStack
-) -> Scope:
+def joined_scope(keying: Keying, columns: Columns, frames: Sequence[CheckedFrame], stack: ExitStack) -> Scope:
     """Frames of keys as one scope: in memory if they are few, else computed once and kept in files."""
-    schema = pa.schema([pa.field(name, shape.key_types[name]) for name in columns])
+    schema = pa.schema([pa.field(name, keying.key_types[name]) for name in columns])
     there = [frame for frame in frames if not frame.is_known_empty] or frames[:1]
     typed = [LocalFrame(frame.to_arrow(schema)) if frame.in_memory is not None else frame for frame in there]
-    union = union_of([frame.select(columns) for frame in typed], context.session).distinct()
-    kept = stack.enter_context(computed(context, union, schema))
+    union = union_of([frame.select(columns) for frame in typed], keying.context.session).distinct()
+    kept = stack.enter_context(computed(keying.context, union, schema))
     if kept.in_memory is not None:
-        return _few_or_many(context, kept.in_memory)
-    return KeyFrame(columns, kept.to_spark(context.session))
+        return _few_or_many(keying.context, kept.in_memory)
+    return KeyFrame(columns, kept.to_spark(keying.context.session))
 
 
 def _few_or_many(context: TableContext, keys: pa.Table) -> Scope:
@@ -280,7 +279,7 @@ def _union(run: StepRun, scopes: Sequence[Scope], stack: ExitStack) -> Scope:
             return AllKeys(scope.columns)
     if not scopes[0].columns:
         return scopes[0]
-    return joined_scope(run.context, run.shape, scopes[0].columns, frames, stack)
+    return joined_scope(run.keying, scopes[0].columns, frames, stack)
 
 
 def _joined(taken: Sequence[Taken]) -> tuple[Taken, ...]:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from seamark.steps.rows.keys import key_texts
-from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame, its, quoted, same_as_its, union_of
+from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame, its, quoted, same_as_its
 from seamark.tables.read.source import TableSource
 from seamark.tables.schema.table_schema import Column, TableSchema
-from seamark.transforms.compute.gather import Gathered
-from seamark.transforms.declare.shape import Shape
+from seamark.transforms.keying import Keying, Read
 
 KEY, READ_AT = "_key", "_read_at"
 
@@ -29,30 +28,21 @@ def keys_schema(keys: Sequence[Column]) -> TableSchema:
     return TableSchema((Column(KEY, pa.string(), False), *keys, read_at), (KEY,))
 
 
-def read_at_array(shape: Shape, read: Mapping[str, int | None]) -> list[int]:
+def read_at_array(keying: Keying, read: Read) -> list[int]:
     """The last record read of each input, in order."""
-    return [-1 if (offset := read[table]) is None else offset for table in shape.sources]
+    return [-1 if (offset := read[table]) is None else offset for table in keying.sources]
 
 
 def processed_rows(
-    gathered: Gathered, failed: pa.Table | None, read: Mapping[str, int | None], keys_table: TableSource
+    keying: Keying, keys: CheckedFrame, failed: pa.Table | None, read: Read, keys_table: TableSource
 ) -> CheckedFrame:
     """The keys that a batch has computed, except those that failed, as rows of the table of processed keys."""
-    shape = gathered.shape
-    columns = list(shape.keys)
-    frames = [
-        frame
-        for source, frame in zip(shape.inputs, gathered.frames, strict=True)
-        if not source.is_reference and set(columns) <= set(source.columns)
-    ]
-    at = read_at_array(shape, read)
+    at = read_at_array(keying, read)
     without = set(key_texts(failed)) if failed is not None and failed.num_rows else set()
-    session = keys_table.context.session
-    keys = union_of([frame.select(columns) for frame in frames], session).distinct()
     if keys.in_memory is not None:
-        types = pa.schema([pa.field(name, shape.key_types[name]) for name in columns])
+        types = pa.schema([pa.field(name, keying.key_types[name]) for name in keying.keys])
         return LocalFrame(_rows(keys.to_arrow(types), without, at, keys_table.schema))
-    return SparkFrame(_rows_in_spark(keys.to_spark(session), without, at, keys_table.schema))
+    return SparkFrame(_rows_in_spark(keys.to_spark(keying.context.session), without, at, keys_table.schema))
 
 
 def _rows(keys: pa.Table, without: set[str], at: list[int], schema: TableSchema) -> pa.Table:
@@ -70,13 +60,13 @@ def _rows_in_spark(keys: DataFrame, without: set[str], at: list[int], schema: Ta
     return keys.mapInArrow(rows, schema.spark())
 
 
-def unprocessed(shape: Shape, found: DataFrame, table: str, standing: DataFrame) -> DataFrame:
+def unprocessed(keying: Keying, found: DataFrame, table: str, standing: DataFrame) -> DataFrame:
     """Of keys with the last record of an input that leads to each, those that were not read that far."""
-    place = list(shape.sources).index(table)
+    place = list(keying.sources).index(table)
     known = standing.select(
-        *[F.col(quoted(name)).alias(its(name)) for name in shape.keys],
+        *[F.col(quoted(name)).alias(its(name)) for name in keying.keys],
         F.element_at(READ_AT, place + 1).alias("its record"),
     )
-    joined = found.join(known, same_as_its(found, known, shape.keys), "left")
+    joined = found.join(known, same_as_its(found, known, keying.keys), "left")
     left = joined.where(F.col("`its record`").isNull() | (F.col("`its record`") < F.col("offset")))
     return left.select(*found.columns)

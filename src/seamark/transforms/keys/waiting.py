@@ -21,9 +21,8 @@ from seamark.steps.rows.keys import key_texts, keys_of
 from seamark.tables.context import TableContext
 from seamark.tables.frame import its, quoted, same_as_its
 from seamark.tables.ordering import Key, comparable, distinct
-from seamark.transforms.declare.shape import Shape
+from seamark.transforms.keying import FIRST, Found, Keying
 from seamark.transforms.keys.candidates import leaves_out_keys, narrowed
-from seamark.transforms.keys.select import FIRST, Found
 
 SINCE, OLDEST = "waits since", "its oldest"  # no column of a table has a space in its name
 
@@ -37,8 +36,7 @@ class Waiting:
 
 
 def longest_waiting(
-    context: TableContext,
-    shape: Shape,
+    keying: Keying,
     found: Sequence[Found],
     ahead: Sequence[CoveredKey],
     wanted: pa.Table,
@@ -49,16 +47,16 @@ def longest_waiting(
     Keys that have waited equally long are taken in key order.
     """
     columns = list(found[0].columns)
-    schema = pa.schema([pa.field(name, shape.key_types[name]) for name in columns])
+    schema = pa.schema([pa.field(name, keying.key_types[name]) for name in columns])
     if not set(wanted.column_names) <= set(columns):
         return Waiting(schema.empty_table(), all(entry.keys.is_empty() for entry in found))
     # The first of all are among the first of each input, so that one more than the limit of each will do.
     most = None if limit is None else limit + 1
-    pieces = [_longest_of(context, shape, entry, ahead, wanted, most) for entry in found]
+    pieces = [_longest_of(keying, entry, ahead, wanted, most) for entry in found]
     keys = distinct(pa.concat_tables([piece.select(columns).cast(schema) for piece in pieces]))
     taken = first_keys(keys, limit, _since(columns, pieces) if limit is not None else {})
     are_all = taken.num_rows == keys.num_rows and not any(
-        leaves_out_keys(entry.keys, wanted, context.session) for entry in found
+        leaves_out_keys(entry.keys, wanted, keying.context.session) for entry in found
     )
     return Waiting(taken, are_all)
 
@@ -85,22 +83,21 @@ def _since(columns: Sequence[str], pieces: Sequence[pa.Table]) -> dict[Key, floa
 
 
 def _longest_of(
-    context: TableContext,
-    shape: Shape,
+    keying: Keying,
     entry: Found,
     ahead: Sequence[CoveredKey],
     wanted: pa.Table,
     most: int | None,
 ) -> pa.Table:
     """The keys of one input that match a filter, with how long they wait; at most `most`, the longest waiting."""
-    keys, names = narrowed(entry.keys, wanted, context.session), list(entry.columns)
+    keys, names = narrowed(entry.keys, wanted, keying.context.session), list(entry.columns)
     if most is None:
         return keys.select(names).to_arrow()
-    moments = _Moments.of(context, entry.table)
+    moments = _Moments.of(keying.context, entry.table)
     read = {known.key: json.loads(known.read_at).get(entry.table, -1) for known in ahead}
     local = keys.in_memory
     if local is None:
-        oldest = _oldest_in_spark(shape, names, keys.to_spark(context.session), read)
+        oldest = _oldest_in_spark(keying, names, keys.to_spark(keying.context.session), read)
         ordered = moments.added_to(oldest).orderBy(SINCE, *map(quoted, names))
         return arrow_rows(ordered.select(*map(quoted, names), quoted(SINCE)).limit(most))
     rows = local.select(names)
@@ -138,13 +135,13 @@ class _Moments:
         return keys.mapInArrow(add, keys.withColumn(SINCE, F.lit(0.0)).schema)
 
 
-def _oldest_in_spark(shape: Shape, names: Sequence[str], keys: DataFrame, read: Mapping[str, int]) -> DataFrame:
+def _oldest_in_spark(keying: Keying, names: Sequence[str], keys: DataFrame, read: Mapping[str, int]) -> DataFrame:
     """Keys with their oldest record that was not computed: after what was read when they were computed ahead."""
     own = [F.col(quoted(name)) for name in names]
     texts = [text for text in read if set(json.loads(text)) == set(names)]
     if not texts:
         return keys.select(*own, F.col(quoted(FIRST)).alias(OLDEST))
-    known = keys_of(texts, names, shape.key_types).rename_columns([its(name) for name in names])
+    known = keys_of(texts, names, keying.key_types).rename_columns([its(name) for name in names])
     upto = pa.array([read[text] for text in texts], pa.int64())
     done = F.broadcast(spark_frame(keys.sparkSession, known.append_column("its record", upto)))
     joined = keys.join(done, same_as_its(keys, done, names), "left")
