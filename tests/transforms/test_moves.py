@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -11,16 +11,20 @@ from hypothesis import strategies as st
 from tests.support.pending import NOON, waiting
 
 import seamark as sm
-from seamark.control import FailedKey, Mode, TableHead
+from seamark.control import FailedKey, Mode, Position, TableHead
 from seamark.errors import DefinitionChanged, SchemaChangeRefused
 from seamark.steps.past.checkpoint import OpenPass, RangeMark
 from seamark.transforms.backlog import Backlog
+from seamark.transforms.declare.spec import StepSpec
+from seamark.transforms.keys.batches import ALL_KEYS_FLOOR, cut_batches
+from seamark.transforms.keys.strategies import covers_pins
 from seamark.transforms.moves import decided, next_move
 
 DUE = FailedKey("lines", '{"post_id":1}', 0.0, "no", 1)
 BEGUN = RangeMark(("post_id",), None, (7,), {}, last=False)
 NONE, FIRST, READ = (), (waiting("posts", [5]),), (waiting("posts", [5], done=1),)
 NEWS = (waiting("posts", [5, 3], done=1),)
+RESET = replace(READ[0], position=Position("lines", "posts", None, None, None, None, generation=1))
 GREW = SchemaChangeRefused("table 'posts' grew.")
 
 
@@ -119,6 +123,59 @@ def test_a_changed_definition_is_asked_about_only_where_rows_stand(spec, policy,
 def test_rows_made_from_another_chain_cannot_be_kept(spec):
     replaced = backlog(spec, older=spec.definition)  # the same definition, with an input that was made again
     assert [next_move(replaced, policy).mode for policy in ("ask", "keep", "recompute")] == [Mode.RECOMPUTE] * 3
+
+
+# --- deferred inputs --------------------------------------------------------------------------------------------------
+
+
+class Deferring(StepSpec):
+    """A step that leaves the changes of `users` for later."""
+
+    @property
+    def deferred(self) -> frozenset[str]:
+        return frozenset({"users"})
+
+
+@pytest.fixture
+def deferring(spec: StepSpec) -> Deferring:
+    return Deferring(**{field.name: getattr(spec, field.name) for field in fields(spec)})
+
+
+USERS = waiting("users", [2, 4], done=1)  # four records wait
+BEFORE_ALL_KEYS = OpenPass(Mode.RECOMPUTE, replace(BEGUN, upto=None))
+
+
+@pytest.mark.parametrize(
+    ("mode", "reason", "covered", "others"),
+    [
+        (Mode.SETTLED, "nothing new", ["posts"], {"pending": (*READ, USERS)}),
+        (Mode.CHANGES, "records wait: 3 in 'posts'", ["posts"], {"pending": (*NEWS, USERS)}),
+        (Mode.RETRY, "1 failed key is due", ["posts"], {"pending": (*READ, USERS), "due": (DUE,)}),
+        (Mode.WATERMARK, "watermarks moved", ["posts"], {"pending": (*READ, USERS), "watermark_waits": True}),
+        (Mode.ALL_KEYS, "first run", ["posts", "users"], {"pending": (*FIRST, waiting("users", [2, 4]))}),
+        (Mode.ALL_KEYS, "no position on users", ["posts", "users"], {"pending": (*READ, waiting("users", [2, 4]))}),
+        (Mode.ALL_KEYS, "no position on posts", ["posts"], {"pending": (RESET, USERS)}),
+        (
+            Mode.RECOMPUTE,
+            "continues",
+            ["posts", "users"],
+            {"pending": (*READ, USERS), "unfinished": BEFORE_ALL_KEYS},
+        ),
+    ],
+)
+def test_changes_of_a_deferred_input_wait_until_all_keys_are_computed(deferring, mode, reason, covered, others):
+    found = backlog(deferring, **others)
+    move = next_move(found, "ask")
+    assert (move.mode, reason in move.reason) == (mode, True), move
+    assert (move.mode is Mode.SETTLED) is found.is_settled
+    assert [entry.table for entry in covers_pins(found)] == covered
+    assert found.pins.keys() == found.read.keys() == {"posts", "users"}  # read like any other
+
+
+def test_more_records_than_rows_in_a_deferred_input_are_no_reason_for_all_keys(deferring):
+    many = waiting("users", [1, ALL_KEYS_FLOOR + 1], done=1)
+    assert backlog(deferring, pending=(*NEWS, many)).all_keys_because() is None
+    assert cut_batches(backlog(deferring, pending=(*NEWS, many)).waiting, 10) == [(NEWS[0].whole(),)]
 
 
 @given(

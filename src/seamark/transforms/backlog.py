@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from seamark.control import FailedKey, Mode, Position, TableHead
 from seamark.errors import SchemaChangeRefused
+from seamark.ledger import AddData, ExecuteTransform
 from seamark.steps.definition.definition import Definition
 from seamark.steps.past.checkpoint import Checkpoint, OpenPass, RangeMark
 from seamark.steps.rows.keys import columns_of
@@ -69,11 +70,21 @@ class Backlog:
         return position.generation if position else 0
 
     @property
+    def waiting(self) -> tuple[Pending, ...]:
+        """What waits in the inputs that a run takes changes of.
+
+        A deferred input is not among them, but until all its rows were read once: while it has no position, and while a
+        pass over all keys is open, its records wait like all others.
+        """
+        deferred = self.spec.deferred if self.unfinished is None else frozenset()
+        return tuple(entry for entry in self.pending if entry.table not in deferred or not entry.was_read)
+
+    @property
     def has_records(self) -> bool:
         """Whether records wait, or rows that no position covers."""
-        if any(entry.was_read and entry.records > 0 for entry in self.pending):
+        if any(entry.was_read and entry.records > 0 for entry in self.waiting):
             return True
-        return any(not entry.was_read for entry in self.pending) and (
+        return any(not entry.was_read for entry in self.waiting) and (
             any(entry.pin.offset is not None for entry in self.pending)
         )
 
@@ -114,7 +125,7 @@ class Backlog:
 
     def all_keys_because(self) -> str | None:
         """Why a run must compute all keys, or None if it can find keys by changes."""
-        because = all_keys_because(self.pending, self.spec.keying.concerns_every_key, self.rows)
+        because = all_keys_because(self.waiting, self.spec.keying.concerns_every_key, self.rows)
         if because == FIRST_RUN and self.own.elsewhere:
             shown = [key.replace(",", ", ") for key in (self.spec.outputs_key, *self.own.elsewhere)]
             return f"first run into {shown[0]}: what '{self.spec.name}' has read went into {' and '.join(shown[1:])}"
@@ -140,10 +151,9 @@ def backlog_of(context: TableContext, spec: KeyedSpec, known: Known, pins: Mappi
         older=older_definition(context, spec, heads),
         new_outputs=tuple(name for name in chains if name not in standing) if standing else (),
         unfinished=_unfinished(checkpoint, spec, own.positions),
-        rows=_rows(context, spec, pending),
         own=own,
     )
-    return replace(backlog, watermark_waits=_watermark_waits(context, backlog, chains))
+    return replace(backlog, rows=_rows(context, backlog), watermark_waits=_watermark_waits(context, backlog, chains))
 
 
 def _can_be_computed(spec: KeyedSpec, failed: FailedKey) -> bool:
@@ -162,14 +172,13 @@ def _unfinished(checkpoint: Checkpoint | None, spec: KeyedSpec, positions: Mappi
     return OpenPass(found.mode, replace(found.mark, upto=None))
 
 
-def _rows(context: TableContext, spec: KeyedSpec, pending: Sequence[Pending]) -> int:
+def _rows(context: TableContext, backlog: Backlog) -> int:
     """About how many rows the inputs have, without reading any: those of the newest base and the records read since.
 
     Without a base it is all records. Records that wait are not counted beside a base, so that it may be too low. Zero
-    if nothing is pending.
+    if nothing waits.
     """
-    waiting = sum(entry.records for entry in pending)
-    if waiting == 0:
+    if not any(entry.records for entry in backlog.waiting):
         return 0
     bases = context.control.index.all_bases()
 
@@ -180,21 +189,37 @@ def _rows(context: TableContext, spec: KeyedSpec, pending: Sequence[Pending]) ->
         read_since = -1 if entry.after is None else entry.after - base.last_offset
         return base.row_count + max(0, read_since)
 
-    return sum(of(entry) for entry in pending)
+    return sum(of(entry) for entry in backlog.pending)
 
 
 def _watermark_waits(context: TableContext, backlog: Backlog, chains: Mapping[str, Planned]) -> bool:
     """Whether inputs advanced without records, in a way that moves the watermark of an output."""
     moved = any(
         entry.position is not None and entry.pin.sequence > (entry.position.block_sequence or 0)
-        for entry in backlog.pending
+        for entry in backlog.waiting
         if entry.was_read
     )
     if not moved or backlog.missing or backlog.has_records:
         return False
-    least = least_watermark(context, backlog.pins.values())
+    least = least_watermark(context, reached_pins(context, backlog))
     states = [plan.state for plan in chains.values() if plan.state is not None]
     return least is not None and any(state.watermark is None or state.watermark < least for state in states)
+
+
+def reached_pins(context: TableContext, backlog: Backlog) -> list[Pin]:
+    """How far each input is incorporated once all that waits is: up to its pin, a deferred one up to its position.
+
+    Nothing later of a deferred input may count for a watermark: its records may still change any row.
+    """
+    waiting = {entry.table for entry in backlog.waiting}
+    return [entry.pin if entry.table in waiting else _at_position(context, entry) for entry in backlog.pending]
+
+
+def _at_position(context: TableContext, entry: Pending) -> Pin:
+    position, kinds = entry.position, [AddData.__name__, ExecuteTransform.__name__]
+    upto = position.block_sequence if position else None
+    newest = context.control.index.blocks(entry.table, newest=1, kinds=kinds, upto=upto)
+    return replace(entry.pin, data_block=newest[0].hash if newest else None)
 
 
 def adopted(context: TableContext, backlog: Backlog) -> Backlog:

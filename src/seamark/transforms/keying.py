@@ -343,6 +343,14 @@ class KeyedSpec(Maker, Protocol):
         ...
 
     @property
+    def deferred(self) -> frozenset[str]:
+        """Inputs that every run reads at their heads while their changes wait for a run of their own kind.
+
+        A run by changes leaves their positions where they are; a run over all keys covers them like all others.
+        """
+        ...
+
+    @property
     def keys_table(self) -> TableSource | None:
         """The table of processed keys, for a step that keeps one."""
         ...

@@ -37,7 +37,7 @@ def next_move(
         because = backlog.all_keys_because()
         if because is not None:
             return Move(Mode.ALL_KEYS, because)
-        move = changes_move(backlog.pending)
+        move = changes_move(backlog.waiting)
         return replace(move, mode=Mode.V1) if backlog.spec.options.algorithm == "v1" else move
     if due := backlog.due_except(tried):
         return retry_move(len(due), "key")

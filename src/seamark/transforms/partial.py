@@ -112,7 +112,7 @@ def _covered_blocks(context: TableContext, backlog: Backlog) -> Iterator[Covered
         first = _first_record(found.keys, context)
         if first is not None:
             oldest[found.table] = min(first, oldest.get(found.table, first))
-    for entry in backlog.pending:
+    for entry in backlog.waiting:
         first = oldest.get(entry.table)
         done = [block for block in entry.blocks if first is None or (block.last_offset or 0) < first]
         if done:
@@ -168,7 +168,7 @@ def by_processed_keys(run: StepRun, backlog: Backlog) -> None:
         scope = scope_of(run, columns, found, retried, stack)
         taken: tuple[Taken, ...] = ()
         if isinstance(scope, KeyFrame):  # many keys are recorded by the records that lead to them, the others by name
-            taken = tuple(entry.whole() for entry in backlog.pending if entry.records > 0)
+            taken = tuple(entry.whole() for entry in backlog.waiting if entry.records > 0)
             keys = _not_led_to(run, backlog, scope, taken)
         else:
             keys = scope.values if isinstance(scope, KeyValues) else no_keys(run.keying).values
@@ -181,7 +181,7 @@ def by_processed_keys(run: StepRun, backlog: Backlog) -> None:
                 covers=covers_pins(backlog),
                 keys=tuple(key_texts(keys)),
                 completes=True,
-                rows_in=sum(entry.records for entry in backlog.pending),
+                rows_in=sum(entry.records for entry in backlog.waiting),
             ),
         )
 

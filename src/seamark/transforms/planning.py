@@ -47,7 +47,7 @@ def _batches(backlog: Backlog, mode: Mode, keys: int) -> int:
         return 0
     if mode.takes_all_keys:
         return _ranges_left(backlog, keys)
-    return max(1, len(cut_batches(backlog.pending, options.batch_rows)))
+    return max(1, len(cut_batches(backlog.waiting, options.batch_rows)))
 
 
 def _ranges_left(backlog: Backlog, keys: int) -> int:

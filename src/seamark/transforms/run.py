@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 
 import pyarrow as pa
@@ -29,7 +30,7 @@ from seamark.tables.frame import CheckedFrame
 from seamark.tables.small import fits_on_driver
 from seamark.tables.write.publish import Progress
 from seamark.tables.write.slices import OpCounts
-from seamark.transforms.backlog import Backlog
+from seamark.transforms.backlog import Backlog, reached_pins
 from seamark.transforms.keying import GatheredRows, KeyedSpec, LoadedRows, Results, no_keys
 
 
@@ -270,8 +271,13 @@ class StepRun:
             changes=tuple(partial(change_of, output, rows, scope, failed_now) for output, rows in pairs),
             checkpoint=checkpoint,
             covered=work.covers,
-            watermark=least_watermark(self.context, backlog.pins.values()) if work.completes else None,
+            watermark=self._watermark(backlog, work) if work.completes else None,
         )
+
+    def _watermark(self, backlog: Backlog, work: Work) -> datetime | None:
+        """The watermark of the outputs once everything that waits is done; after all keys nothing is deferred."""
+        reached = reached_pins(self.context, backlog) if work.range is None else backlog.pins.values()
+        return least_watermark(self.context, reached)
 
     def _standing_failures(self, backlog: Backlog) -> dict[str, FailedKey]:
         return self._failures if self._failures is not None else {entry.key: entry for entry in backlog.failed}

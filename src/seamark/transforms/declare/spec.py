@@ -89,6 +89,11 @@ class StepSpec:
         function = self.function if is_pandas else self._watched
         return FunctionKeying(self.shape, function, is_pandas, self.options.batch_keys)
 
+    @property
+    def deferred(self) -> frozenset[str]:
+        """None: a run takes the changes of all inputs of a function."""
+        return frozenset()
+
     def _watched(self, *frames: Any) -> Any:
         """What the function returns; if it depends on more than the inputs, that is warned of."""
         answer = self.function(*frames)

@@ -44,7 +44,7 @@ def candidates(context: TableContext, backlog: Backlog, *, from_the_start: bool 
     """
     keying = backlog.spec.keying
     found: list[Found] = []
-    for entry in backlog.pending:
+    for entry in backlog.waiting:
         after = None if from_the_start or not entry.was_read else entry.after
         blocks = context.control.index.slices(entry.table, after=after, upto=entry.pin.offset)
         if not blocks or entry.pin.offset is None:

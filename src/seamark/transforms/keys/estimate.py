@@ -24,7 +24,7 @@ def estimate_keys(context: TableContext, backlog: Backlog, mode: Mode) -> KeyEst
         return KeyEstimate(keying.every_key_at_most(backlog.read))
     if not backlog.has_records:
         return KeyEstimate(due, is_exact=True)
-    waiting = [entry for entry in backlog.pending if entry.records > 0]
+    waiting = [entry for entry in backlog.waiting if entry.records > 0]
     if keying.are_counted_at_once(waiting, backlog.read):
         found = waiting_keys(context, backlog)
         if all(entry.keys.in_memory is not None for entry in found):

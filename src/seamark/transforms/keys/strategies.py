@@ -38,7 +38,7 @@ Columns = tuple[str, ...]
 def by_changes(run: StepRun, backlog: Backlog) -> None:
     """Compute the keys that pending records lead to, and failed keys that are due, batch after batch."""
     due = backlog.due_except(run.tried)
-    batches = cut_batches(backlog.pending, run.spec.options.batch_rows) or [()]
+    batches = cut_batches(backlog.waiting, run.spec.options.batch_rows) or [()]
     if run.spec.options.commit == "run":
         _changes_together(run, backlog, batches, due)
         return
@@ -123,8 +123,8 @@ def _covers(backlog: Backlog, piece: Taken) -> Covered:
 
 
 def covers_pins(backlog: Backlog) -> tuple[Covered, ...]:
-    """What a commit covers that incorporates all inputs up to their pins."""
-    return tuple(_covered(backlog, table, ReadAt.of(pin)) for table, pin in backlog.pins.items())
+    """What a commit covers that incorporates all that waits: the inputs up to their pins, except deferred ones."""
+    return tuple(_covered(backlog, entry.table, ReadAt.of(entry.pin)) for entry in backlog.waiting)
 
 
 def _covered(backlog: Backlog, table: str, at: ReadAt) -> Covered:
