@@ -198,6 +198,10 @@ class FunctionKeying:
 
         return compute_isolating(self, rows, one_call, stack, fail_fast=fail_fast, trouble=trouble)
 
+    def settle(self, gathered: GatheredRows, results: Results, read: Read, stack: ExitStack) -> tuple[Scope, Results]:
+        """The scope and the results as they are: a key's rows are checked when they are computed."""
+        return gathered.scope, results
+
     def compute_while_writing(self, gathered: GatheredRows) -> Sequence[CheckedFrame] | None:
         """What a function for Spark gives for a range of many rows, yet to be computed; None for others."""
         rows = as_gathered(gathered)

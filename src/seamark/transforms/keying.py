@@ -134,7 +134,7 @@ class Results:
 
     outputs: list[list[CheckedFrame]]
     failed: list[tuple[pa.Table, str]] = field(default_factory=list)
-    causes: list[BaseException] = field(default_factory=list)
+    causes: list[BaseException] = field(default_factory=list)  # the error behind each of these
     further: int = 0  # failed keys beyond those, which are too many to be held
 
     @staticmethod
@@ -263,10 +263,18 @@ class Keying(Protocol):
         """
         ...
 
+    def settle(self, gathered: GatheredRows, results: Results, read: Read, stack: ExitStack) -> tuple[Scope, Results]:
+        """The keys that are committed, and their results: those of the scope, and what else must be with them.
+
+        Keys whose results do not fit those of others may become failures; keys that a result touches may be computed
+        too, and join the scope. Replay asks it again.
+        """
+        ...
+
     def compute_while_writing(self, gathered: GatheredRows) -> Sequence[CheckedFrame] | None:
         """The rows of each output, yet to be computed, where many rows are computed once, while they are written.
 
-        None where they must be computed before. What fails then is explained by `trouble_in`.
+        None where they must be computed before. What fails then is explained by `trouble_in`. They are not settled.
         """
         ...
 
@@ -305,7 +313,7 @@ class RunOptions(Protocol):
 
     @property
     def commit(self) -> CommitUnit:
-        """Whether each batch is committed, or all together."""
+        """Whether each batch is committed, or all together: only where `settle` leaves the scopes as they are."""
         ...
 
     @property

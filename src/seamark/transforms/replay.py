@@ -61,9 +61,11 @@ def _recompute_commit(spec: KeyedSpec, keying: Keying, checkpoint: Checkpoint, s
     scope = scope_of_commit(keying, checkpoint, stack)
     if scope is None or (checkpoint.skipped and not keying.keys):  # the one global result failed
         return None
-    gathered = keying.gather(scope, read_at_commit(checkpoint), {})
+    read = read_at_commit(checkpoint)
+    gathered = keying.gather(scope, read, {})
     most = spec.options.max_failed_keys + len(checkpoint.skipped) + len(checkpoint.failed)
-    results = keying.compute(gathered, stack, fail_fast=False, most_failed=most)
+    computed = keying.compute(gathered, stack, fail_fast=False, most_failed=most)
+    scope, results = keying.settle(gathered, computed, read, stack)
     # A key that is recorded as failed after a commit was not made by it: it failed there, or was skipped.
     not_made = dict.fromkeys([*checkpoint.skipped, *(entry.key for entry in checkpoint.failed)])
     return _Recomputed(scope, gathered, results, _failed_at_commit(keying, scope, list(not_made), results))

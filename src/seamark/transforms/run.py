@@ -18,7 +18,7 @@ from seamark.steps.past.checkpoint import Checkpoint, RangeMark, ReadAt, taken_i
 from seamark.steps.rows.keys import columns_of, key_texts
 from seamark.steps.rows.scope import KeyValues, Scope
 from seamark.steps.running.attempt import Attempt
-from seamark.steps.running.blame import KeyTrouble
+from seamark.steps.running.blame import KeyTrouble, function_failed
 from seamark.steps.running.commit import Batch, Committed, Committer, Covered, change_of, least_watermark, position_at
 from seamark.steps.running.failures import failed_again, held_by
 from seamark.steps.running.observe import OnBatch, batch_observers
@@ -60,6 +60,7 @@ class Done:
     """The results of a batch, before they are compared and committed."""
 
     work: Work
+    scope: Scope  # of the work, or wider: with keys that had to be computed with it
     results: Results
     rows: list[list[CheckedFrame]]
     keys: int
@@ -131,7 +132,7 @@ class StepRun:
     def _uncomputed(self, backlog: Backlog, work: Work, gathered: GatheredRows, frames: Sequence[CheckedFrame]) -> Done:
         results = Results.none(self.spec.outputs)
         results.add(frames)
-        return self._done(backlog, work, gathered, results)
+        return self._done(backlog, work, gathered, work.scope, results)
 
     def do_together(self, backlog: Backlog, works: Sequence[Work], whole: Work) -> None:
         """Compute batch after batch, and commit all of them at once as `whole`."""
@@ -142,13 +143,14 @@ class StepRun:
                 self.attempt.at_batch(self.context, work.mode, number, batches_left=len(works) - number)
                 gathered = self._gather(backlog, work)
                 part = self._compute(backlog, work, stack, gathered)
+                assert part.scope is work.scope, "batches that are committed together must not overlap"
                 self._make_room(done, part, stack)
                 done.append(part)
                 results.failed += part.results.failed
                 results.causes += part.results.causes
                 self._refuse_too_many(results)
             rows = [[piece for part in done for piece in part.rows[n]] for n in range(len(self.spec.written))]
-            self._commit(backlog, Done(whole, results, rows, sum(part.keys for part in done)))
+            self._commit(backlog, Done(whole, whole.scope, results, rows, sum(part.keys for part in done)))
         self.report.batches += len(works)
         self._on_batch(self.report, 0)
 
@@ -167,7 +169,7 @@ class StepRun:
         """Forget failed keys in a commit that computes nothing, so that the chain records it too."""
         standing = self._standing_failures(backlog)
         self._failures = {key: entry for key, entry in standing.items() if key not in keys}
-        done = Done(work, Results.none(self.spec.outputs), [[] for _ in self.spec.written], 0)
+        done = self._nothing(work)
         progress = Progress(recovered=tuple((self.spec.name, key) for key in sorted(keys)))
         batch = self._batch(backlog, done, tuple(self._failures.values()), ())
         self._committer.commit(batch, self._record(work), progress)
@@ -184,7 +186,7 @@ class StepRun:
         trouble: KeyTrouble | None = None,
     ) -> Done:
         if gathered is None:
-            return Done(work, Results.none(self.spec.outputs), [[] for _ in self.spec.written], 0)
+            return self._nothing(work)
         results = self.keying.compute(
             gathered,
             stack,
@@ -193,14 +195,26 @@ class StepRun:
             trouble=trouble,
         )
         self._refuse_too_many(results)
-        return self._done(backlog, work, gathered, results)
+        scope, settled = self.keying.settle(gathered, results, backlog.read, stack)
+        self._refuse_failed(settled)
+        self._refuse_too_many(settled)
+        return self._done(backlog, work, gathered, scope, settled)
 
-    def _done(self, backlog: Backlog, work: Work, gathered: GatheredRows, results: Results) -> Done:
+    def _nothing(self, work: Work) -> Done:
+        return Done(work, work.scope, Results.none(self.spec.outputs), [[] for _ in self.spec.written], 0)
+
+    def _done(self, backlog: Backlog, work: Work, gathered: GatheredRows, scope: Scope, results: Results) -> Done:
         rows = [list(pieces) for pieces in results.outputs]
         processed = self.spec.processed(gathered, failed_keys(results), backlog.read)
         if processed is not None:
             rows.append([processed])
-        return Done(work, results, rows, self.keying.count(gathered, backlog.read))
+        return Done(work, scope, results, rows, self.keying.count(gathered, backlog.read))
+
+    def _refuse_failed(self, results: Results) -> None:
+        """With `fail_fast`, refuse keys that failed only when they were settled."""
+        if self._fail_fast and results.failed:
+            keys, _ = results.failed[0]
+            raise function_failed(self.spec.name, key_texts(keys)[0], KeyTrouble(results.causes[0]))
 
     def _refuse_too_many(self, results: Results) -> None:
         failed = self.report.failed + results.further + sum(max(keys.num_rows, 1) for keys, _ in results.failed)
@@ -225,13 +239,13 @@ class StepRun:
         standing = self._standing_failures(backlog)
         read_at = json.dumps({table: -1 if offset is None else offset for table, offset in backlog.read.items()})
         failed = failed_again(self.spec.name, done.results.failed, standing, now, read_at)
-        cured = held_by(work.scope, self.keying.key_types, [key for key in standing if key not in failed])
+        cured = held_by(done.scope, self.keying.key_types, [key for key in standing if key not in failed])
         if (
             work.range is not None and work.range.last
         ):  # all keys were computed, also those that failed by other columns
             cured += [key for key in standing if not set(columns_of(key)) <= set(self.keying.keys)]
         left = {key: entry for key, entry in standing.items() if key not in cured} | failed
-        covered, passed = self._covered_keys(work, failed, backlog, read_at, now)
+        covered, passed = self._covered_keys(done, failed, backlog, read_at, now)
         positions = [
             position_at(self.context, self.spec.name, entry, backlog.generation(entry.table)) for entry in work.covers
         ]
@@ -264,7 +278,7 @@ class StepRun:
             open_pass=None if work.range is not None or work.completes else backlog.unfinished,
         )
         global_failure = bool(failed) and not self.keying.keys  # then the standing rows are left as they are
-        scope = no_keys(self.keying) if global_failure else work.scope
+        scope = no_keys(self.keying) if global_failure else done.scope
         failed_now = failed_keys(done.results)
         pairs = zip(self.spec.written, done.rows, strict=True)
         return Batch(
@@ -283,19 +297,19 @@ class StepRun:
         return self._failures if self._failures is not None else {entry.key: entry for entry in backlog.failed}
 
     def _covered_keys(
-        self, work: Work, failed: Mapping[str, FailedKey], backlog: Backlog, read_at: str, now: float
+        self, done: Done, failed: Mapping[str, FailedKey], backlog: Backlog, read_at: str, now: float
     ) -> tuple[tuple[CoveredKey, ...], list[str]]:
         """Keys to remember as computed ahead of the positions, and keys to forget.
 
         Those are forgotten when the positions pass them, and when all keys are to be computed by another definition.
         """
-        forgotten: list[str] = []
+        work, forgotten = done.work, list[str]()
         if work.completes or backlog.starts_over:
             covered = self.context.control.index.covered_keys(self.spec.name, self.spec.outputs_key)
             forgotten = [entry.key for entry in covered]
-        if not work.remember or not isinstance(work.scope, KeyValues):
+        if not work.remember or not isinstance(done.scope, KeyValues):
             return (), forgotten
-        texts = [text for text in key_texts(work.scope.values) if text not in failed]
+        texts = [text for text in key_texts(done.scope.values) if text not in failed]
         return tuple(CoveredKey(self.spec.name, text, now, read_at) for text in texts), forgotten
 
     def _record(self, work: Work) -> Callable[[OpCounts], RunRecord]:
