@@ -37,7 +37,7 @@ from seamark.steps.standing.offsets import OffsetTable
 from seamark.store_care import StoreCare
 from seamark.tables.care.heal import Healed, heal_heads
 from seamark.tables.context import TableContext
-from seamark.tables.kinds import DIFF, KINDS
+from seamark.tables.kinds import DIFF, FUNCTIONS
 from seamark.tables.read.cache import BaseCache
 from seamark.tables.table import Head, Table, TableOrName
 from seamark.tables.write.cuts import CutPlan, SizeLimit
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from seamark.views.issues import MvIssues
     from seamark.views.sources import Source
 
-_ROWS_BEHIND = {**dict.fromkeys(KINDS, input_rows), DIFF: log_records}
+_ROWS_BEHIND = {**dict.fromkeys(FUNCTIONS, input_rows), DIFF: log_records}
 
 
 class DataStore(StoreCare):

@@ -13,10 +13,12 @@ Fills = Callable[[str, Sequence[str]], list[str]]
 class Kind:
     """What a kind of step is.
 
-    `takes_once` says that it takes in each record exactly once, so that no position of it can be moved and no key
-    handed to it. `runs_from_chain` says that the text in a chain can be run again, whatever the program declares.
+    `is_function` says that a definition names a function of its inputs' frames. `takes_once` says that it takes in each
+    record exactly once, so that no position of it can be moved and no key handed to it. `runs_from_chain` says that the
+    text in a chain can be run again, whatever the program declares; so it stays there as it was written.
     """
 
+    is_function: bool = False
     takes_once: bool = False
     runs_from_chain: bool = False
     fills: Fills = lambda _step, outputs: list(outputs)
@@ -25,11 +27,12 @@ class Kind:
 DIFF = "diff"
 
 KINDS: Mapping[str, Kind] = {
-    "python": Kind(),
-    "pandas": Kind(),
-    "sql": Kind(runs_from_chain=True),
+    "python": Kind(is_function=True),
+    "pandas": Kind(is_function=True),
+    "sql": Kind(is_function=True, runs_from_chain=True),
     DIFF: Kind(takes_once=True, fills=lambda step, _outputs: [f"{step}_state"]),
 }
+FUNCTIONS = tuple(name for name, kind in KINDS.items() if kind.is_function)
 _UNKNOWN = Kind()
 
 

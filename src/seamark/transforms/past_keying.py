@@ -23,8 +23,8 @@ def keying_at_commit(today: Definition, keying: FunctionKeying, commit: PastComm
     definition = commit.definition
     if definition is None:
         return None
-    is_todays = today.agrees_with(definition)
-    if not is_todays and not kind_of(definition.kind).runs_from_chain:
+    is_todays, kind = today.agrees_with(definition), kind_of(definition.kind)
+    if not is_todays and not (kind.is_function and kind.runs_from_chain):
         return None
     # The schemas of that time: tables may have grown since, and the function neither got nor returned those columns.
     context = keying.context

@@ -17,6 +17,7 @@ from seamark.steps.definition.first_form import first_digest
 from seamark.steps.definition.form import form_of
 from seamark.steps.definition.lookup import plain_function
 from seamark.steps.definition.syntax import NoSource, Sources
+from seamark.tables.kinds import kind_of
 from seamark.texts import without_secrets
 
 log = logging.getLogger("seamark.run")
@@ -32,7 +33,7 @@ class Definition:
     """A step as its outputs' chains hold it. Two may agree though their sources differ: a comment changes nothing."""
 
     step: str
-    kind: str  # "python", "pandas" or "sql"
+    kind: str  # one of `tables/kinds.py`
     function: str
     source: str
     digest: str
@@ -58,8 +59,8 @@ class Definition:
 
     @property
     def shown_source(self) -> str:
-        """The source as chains hold it and people see it. SQL is run again from there, so it stays as it is."""
-        return self.source if self.kind == "sql" else without_secrets(self.source)
+        """The source as chains hold it and people see it. What is run again from there stays as it is."""
+        return self.source if kind_of(self.kind).runs_from_chain else without_secrets(self.source)
 
     def is_recorded_as(self, older: Definition) -> bool:
         """Whether a chain that holds the older definition need not hold this one too."""
