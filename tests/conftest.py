@@ -40,6 +40,9 @@ class TurnableClock:
     def advance(self, **by: float) -> None:
         self._now += timedelta(**by)
 
+    def sleep(self, seconds: float) -> None:
+        self.advance(seconds=max(seconds, 0.0))
+
 
 @pytest.fixture
 def clock() -> TurnableClock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -9,10 +10,14 @@ MILLISECOND = timedelta(milliseconds=1)
 
 
 class Clock(Protocol):
-    """A source of the current time."""
+    """A source of the current time, and what waits for it to pass."""
 
     def now(self) -> datetime:
         """The present time, in UTC."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Return when that much time has passed on this clock."""
         ...
 
 
@@ -22,6 +27,10 @@ class SystemClock:
     def now(self) -> datetime:
         """The present time, in UTC."""
         return datetime.now(UTC)
+
+    def sleep(self, seconds: float) -> None:
+        """Return after that many seconds."""
+        time.sleep(max(seconds, 0.0))
 
 
 def to_millis(moment: datetime) -> int:

@@ -45,6 +45,10 @@ class SetClock:
         """Set it."""
         self._now = now
 
+    def sleep(self, seconds: float) -> None:
+        """Move it on."""
+        self._now += timedelta(seconds=max(seconds, 0.0))
+
 
 def lines(posts: Any, profiles: Any) -> Any:
     """The feed: each post with its user's name before it."""

@@ -29,6 +29,9 @@ class TurnedClock:
     def turn(self, **by: float) -> None:
         self.moment += timedelta(**by)
 
+    def sleep(self, seconds: float) -> None:
+        self.turn(seconds=max(seconds, 0.0))
+
 
 # --- stores -----------------------------------------------------------------------------------------------------------
 

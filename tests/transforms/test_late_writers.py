@@ -24,6 +24,9 @@ class ShiftedClock:
     def now(self) -> Any:
         return self._clock.now() + self._by
 
+    def sleep(self, seconds: float) -> None:
+        self._clock.sleep(seconds)
+
 
 def other_writer(open_store: Callable[..., sm.DataStore], **options: Any) -> dict[str, sm.Table]:
     store = open_store(**options)
