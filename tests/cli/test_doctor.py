@@ -115,7 +115,7 @@ def test_a_database_of_an_older_seamark_stays_one_and_is_called_one(call, empty_
         found = checks_of(call("doctor", "--json", folder=empty_project))["database schema"]
         assert (found["state"], found["found"]) == (
             "ok",
-            "version 1; this Seamark knows versions up to 2, and the first write upgrades it to 2: "
+            "version 1; this Seamark knows versions up to 3, and the first write upgrades it to 3: "
             "an older one cannot use it from then on",
         )
     assert version_on_disk(url) == 1
@@ -125,7 +125,7 @@ def test_a_database_of_an_older_seamark_stays_one_and_is_called_one(call, empty_
 def test_a_database_without_tables_has_no_version_yet(call, empty_project):
     (empty_project / "seamark.db").touch()
     found = checks_of(call("doctor", "--json", folder=empty_project))["database schema"]["found"]
-    assert found == "not there yet, made by the first write; this Seamark knows versions up to 2"
+    assert found == "not there yet, made by the first write; this Seamark knows versions up to 3"
 
 
 @pytest.mark.scenario("C30")
@@ -194,7 +194,7 @@ def test_a_lost_database_is_noticed_and_built_again(call, lost_database):
         "positions": 1,
         "failed_keys": 0,
         "lost": [],
-        "not_restored": ["leases", "runs", "positions of sinks", "the scheduler's tables"],
+        "not_restored": ["leases", "runs", "positions of sinks", "pauses and scans of views", "the scheduler's tables"],
     }
     assert call("doctor").code == 0
     assert call("verify").code == 0

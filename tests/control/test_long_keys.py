@@ -3,7 +3,7 @@
 import sqlite3
 
 import pytest
-from tests.support.older_database import VERSION_1
+from tests.support.older_database import VERSIONS
 
 from seamark.control import CommitRequest, Control, CoveredKey, FailedKey, RunRecord
 
@@ -37,7 +37,7 @@ def test_long_keys_of_an_older_database_are_found_again(tmp_path):
     """Only SQLite could hold them."""
     file = tmp_path / "control.db"
     with sqlite3.connect(file) as older:
-        older.executescript(VERSION_1)
+        older.executescript(VERSIONS[1])
         older.execute("INSERT INTO seamark_schema VALUES (1)")
         insert = "INSERT INTO transform_meta VALUES ('step', ?, 1.0, false, 'no', 1, NULL, NULL)"
         older.executemany(insert, [(LONG,), (SHORT,)])

@@ -54,6 +54,7 @@ def all_that_is_read(control: Control) -> dict[str, Any]:
         "runs": (index.runs(), index.runs("feed", outputs="feed"), index.run_modes("feed", 0.0, "feed")),
         "totals": (index.run_totals(["feed"]), index.run_totals({"feed": "feed"})),
         "live": control.live.all(),
+        "views": (control.views.all(), control.views.find("v"), control.scans.all()),
         "sinks": (control.sinks.all(), control.sinks.backlog("ch", "posts", "a target")),
         "snapshot": [
             sorted(map(str, getattr(moment, name))) for name in ("heads", "bases", "positions", "keys", "sinks")

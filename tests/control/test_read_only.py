@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 from sqlalchemy import create_engine, inspect
-from tests.support.older_database import VERSION_1
+from tests.support.older_database import VERSIONS
 from tests.support.readers import files_of, read_only, run_as_reader
 
 from seamark.control import Control
@@ -99,7 +99,7 @@ def test_changes_that_are_not_in_the_file_yet_are_read_too(written, tmp_path, co
 def test_an_older_database_is_read_as_if_it_were_brought_up(folder):
     older = sqlite3.connect(folder / "control.db")
     older.execute("PRAGMA journal_mode=WAL")
-    older.executescript(VERSION_1)
+    older.executescript(VERSIONS[1])
     older.execute("INSERT INTO seamark_schema VALUES (1)")
     older.execute("INSERT INTO table_head VALUES ('posts', 'd', 'root', 'h', 0, 0, 0, 'h', NULL, NULL)")
     older.commit()

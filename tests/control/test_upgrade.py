@@ -4,16 +4,16 @@ import threading
 
 import pytest
 from sqlalchemy import inspect, select, text
-from tests.support.older_database import make_version_1, plainly, version_on_disk
+from tests.support.older_database import VERSIONS, make_version, plainly, version_on_disk
 
 from seamark.control import Control, upgrade
 from seamark.control.schema import SCHEMA_VERSION, metadata, seamark_schema
 
 
-@pytest.fixture
-def version_1(control_url):
-    """A control database as version 1 left it, with a table in it."""
-    return make_version_1(control_url)
+@pytest.fixture(params=VERSIONS)
+def older_url(request, control_url):
+    """A control database as an older version left it, with a table in it."""
+    return make_version(request.param, control_url)
 
 
 def _shape(connection):
@@ -35,25 +35,27 @@ def _stands(url):
 
 
 @pytest.mark.scenario("T62")
-def test_an_older_database_can_be_looked_at_and_stays_as_it_is(version_1):
+def test_an_older_database_can_be_looked_at_and_stays_as_it_is(older_url):
     """The older Seamark goes on with it: it would refuse one that was brought up."""
-    before, opened = _stands(version_1), Control(version_1)
+    before, opened = _stands(older_url), Control(older_url)
+    assert before[0] < SCHEMA_VERSION
     for _ in range(2):
         assert opened.index.head("posts").head_hash == "posts-0"
         assert opened.live.all() == []  # of which the older version knew nothing
-        assert opened.database.version() == 1
-    assert _stands(version_1) == before
+        assert opened.views.all() == {}
+        assert opened.database.version() == before[0]
+    assert _stands(older_url) == before
 
     assert opened.leases.acquire("step:feed") is not None
 
-    assert _stands(version_1) == (SCHEMA_VERSION, set(metadata.tables))
+    assert _stands(older_url) == (SCHEMA_VERSION, set(metadata.tables))
     assert opened.index.head("posts").head_hash == "posts-0"
     opened.close()
 
 
 @pytest.mark.scenario("T62")
-def test_somebody_who_looks_sees_what_is_brought_up_meanwhile(version_1):
-    looks, writes = Control(version_1), Control(version_1)
+def test_somebody_who_looks_sees_what_is_brought_up_meanwhile(older_url):
+    looks, writes = Control(older_url), Control(older_url)
     assert looks.leases.live() == []
     writes.leases.acquire("step:feed")
     assert [lease.name for lease in looks.leases.live()] == ["step:feed"]
@@ -61,11 +63,11 @@ def test_somebody_who_looks_sees_what_is_brought_up_meanwhile(version_1):
     writes.close()
 
 
-def test_an_older_database_becomes_what_a_new_one_is(version_1, tmp_path):
-    older = Control(version_1)
+def test_an_older_database_becomes_what_a_new_one_is(older_url, tmp_path):
+    older = Control(older_url)
     older.leases.acquire("step:feed")
     older.close()
-    opened, new = Control(version_1), Control(f"sqlite:///{tmp_path / 'new.db'}")
+    opened, new = Control(older_url), Control(f"sqlite:///{tmp_path / 'new.db'}")
 
     with opened.database.read() as connection:
         found = _shape(connection)
@@ -82,13 +84,13 @@ def test_an_older_database_becomes_what_a_new_one_is(version_1, tmp_path):
     new.close()
 
 
-def test_many_can_read_and_write_an_older_database_at_once(version_1):
+def test_many_can_read_and_write_an_older_database_at_once(older_url):
     together, failures = threading.Barrier(6), []
 
     def open_one(number):
         together.wait()
         try:
-            opened = Control(version_1)
+            opened = Control(older_url)
             assert opened.index.head("posts").head_hash == "posts-0"
             if number % 2:
                 opened.leases.acquire(f"step:{number}")
@@ -104,17 +106,17 @@ def test_many_can_read_and_write_an_older_database_at_once(version_1):
     assert failures == []
 
 
-def test_an_upgrade_that_fails_half_way_leaves_the_database_as_it_was(version_1, monkeypatch):
+def test_an_upgrade_that_fails_half_way_leaves_the_database_as_it_was(older_url, monkeypatch):
     def fail(connection):
         connection.execute(text("CREATE TABLE half_done (a INTEGER)"))
         raise RuntimeError("no further")
 
     monkeypatch.setitem(upgrade._STEPS, SCHEMA_VERSION, fail)
     with pytest.raises(RuntimeError, match="no further"):
-        Control(version_1).leases.acquire("step:feed")
+        Control(older_url).leases.acquire("step:feed")
     monkeypatch.undo()
 
-    opened = Control(version_1)
+    opened = Control(older_url)
     opened.leases.acquire("step:feed")
     with opened.database.read() as connection:
         assert "half_done" not in inspect(connection).get_table_names()

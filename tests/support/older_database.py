@@ -1,4 +1,4 @@
-"""A control database as version 1 left it, and as others see it without Seamark."""
+"""A control database as an older version left it, and as others see it without Seamark."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, create_engine, make_url, text
 
-VERSION_1 = (Path(__file__).parent / "version_1.sql").read_text()
+VERSIONS = {number: (Path(__file__).parent / f"version_{number}.sql").read_text() for number in (1, 2)}
 LONG_KEY = '{"url":"' + "äx" * 300 + '"}'
 
 _ROWS = (
-    "INSERT INTO seamark_schema VALUES (1)",
     "INSERT INTO table_head VALUES ('posts', 'did:odf:posts', 'root', 'posts-0', 0, 0, 1704110400000, 'posts-0',"
     " NULL, NULL)",
 )
@@ -47,11 +46,20 @@ def plainly(url: str) -> Iterator[Connection]:
     engine.dispose()
 
 
+def make_version(number: int, url: str) -> str:
+    """Make a database of an older version with a head in it."""
+    with plainly(url) as connection:
+        made = [statement for statement in VERSIONS[number].split(";") if statement.strip()]
+        for statement in (*made, f"INSERT INTO seamark_schema VALUES ({number})", *_ROWS):
+            connection.exec_driver_sql(statement)
+    return url
+
+
 def make_version_1(url: str, *, full: bool = False) -> str:
     """Make a database of version 1 with a head in it; `full`, with rows in every table."""
+    make_version(1, url)
     with plainly(url) as connection:
-        made = [statement for statement in VERSION_1.split(";") if statement.strip()]
-        for statement in (*made, *_ROWS, *(_MORE_ROWS if full else ())):
+        for statement in _MORE_ROWS if full else ():
             connection.exec_driver_sql(statement)
     return url
 

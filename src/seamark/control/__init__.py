@@ -25,6 +25,9 @@ from seamark.control.model import (
     Position,
     RunRecord,
     RunTotals,
+    Scan,
+    ScanId,
+    ScanKind,
     TableAppend,
     TableHead,
     may_be_output,
@@ -34,9 +37,11 @@ from seamark.control.model import (
 )
 from seamark.control.offsets import Backlog, Offsets
 from seamark.control.rebuild import Restored, meanwhile_moved, restore
+from seamark.control.scans import Scans
 from seamark.control.sinks import SinkBacklog, SinkPosition, Sinks
 from seamark.control.snapshot import Row, Snapshot, Snapshots
 from seamark.control.staging import GRACE_SECONDS, Staging
+from seamark.control.views import Views, ViewState
 
 __all__ = [
     "GRACE_SECONDS",
@@ -64,6 +69,10 @@ __all__ = [
     "Row",
     "RunRecord",
     "RunTotals",
+    "Scan",
+    "ScanId",
+    "ScanKind",
+    "Scans",
     "SinkBacklog",
     "SinkPosition",
     "Sinks",
@@ -72,6 +81,8 @@ __all__ = [
     "Staging",
     "TableAppend",
     "TableHead",
+    "ViewState",
+    "Views",
     "may_be_output",
     "meanwhile_moved",
     "outputs_key",
@@ -93,9 +104,11 @@ class Control:
         self.leases = Leases(self.database, lease_seconds)
         self.live = LiveRuns(self.database)
         self.offsets = Offsets(self.database)
+        self.scans = Scans(self.database)
         self.sinks = Sinks(self.database)
         self.snapshots = Snapshots(self.database)
         self.staging = Staging(self.database, self.clock)
+        self.views = Views(self.database)
 
     def commit(self, request: CommitRequest) -> None:
         """Make a request true, all of it or nothing: see `seamark.control.commit`."""

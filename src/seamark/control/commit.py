@@ -12,6 +12,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from seamark import faults
 from seamark.clock import to_millis
 from seamark.control.database import Database
+from seamark.control.leases import require_lease
 from seamark.control.model import (
     BlockEntry,
     CommitRequest,
@@ -24,6 +25,7 @@ from seamark.control.model import (
     TableHead,
     indexed_key,
 )
+from seamark.control.scans import drop_scans, save_scans
 from seamark.control.schema import block, lease, run, table_head, transform_input_offset, transform_meta
 from seamark.control.staging import count_registered, forget
 from seamark.errors import (
@@ -31,7 +33,6 @@ from seamark.errors import (
     ControlError,
     ControlUnavailable,
     LeaseHeld,
-    LeaseLost,
     PositionConflict,
     StagedFilesGone,
 )
@@ -98,22 +99,11 @@ def _commit(database: Database, connection: Connection, request: CommitRequest, 
     for position in request.positions:
         _move_position(database, connection, replace(position, outputs=request.outputs))
     _record_keys(database, connection, request)
+    save_scans(database, connection, request.scans)
+    drop_scans(connection, request.dropped_scans)
     forget(connection, request.run.run_id, request.staged)
     save_run(database, connection, replace(request.run, outputs=request.outputs or request.run.outputs), token)
     faults.reached("in-transaction")
-
-
-def require_lease(connection: Connection, held: Lease, now: float) -> None:
-    """Nothing if the lease is still ours by the database's clock, else `LeaseLost`; its row is locked meanwhile."""
-    row = connection.execute(select(lease).where(lease.c.name == held.name).with_for_update()).one_or_none()
-    if row is None or row.epoch != held.epoch or row.expires_at <= now:
-        holder = row.holder if row is not None and row.epoch != held.epoch else "nobody"
-        raise LeaseLost(
-            f"the lease '{held.name}' (epoch {held.epoch}) is no longer ours: {holder} holds it now. "
-            "Nothing of this commit was written.",
-            hint="run again; what another run has done meanwhile is not done twice.",
-            lease=held.name,
-        )
 
 
 def _require_unreserved(connection: Connection, table: str, ours: tuple[Lease, ...], now: float) -> None:

@@ -139,6 +139,19 @@ class Leases:
 _pause = threading.Event()  # never set: waiting on it is a pause that other threads do not notice
 
 
+def require_lease(connection: Connection, held: Lease, now: float) -> None:
+    """Nothing if the lease is still ours by the database's clock, else `LeaseLost`; its row is locked meanwhile."""
+    row = connection.execute(select(leases).where(leases.c.name == held.name).with_for_update()).one_or_none()
+    if row is None or row.epoch != held.epoch or row.expires_at <= now:
+        holder = row.holder if row is not None and row.epoch != held.epoch else "nobody"
+        raise LeaseLost(
+            f"the lease '{held.name}' (epoch {held.epoch}) is no longer ours: {holder} holds it now. "
+            "Nothing of this commit was written.",
+            hint="run again; what another run has done meanwhile is not done twice.",
+            lease=held.name,
+        )
+
+
 def _held(name: str, holder: str, wait: float) -> LeaseHeld:
     what = "is already running" if name.startswith("step:") else "is reserved"
     return LeaseHeld(

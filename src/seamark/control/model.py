@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 
 UNKNOWN_OUTPUTS = ""  # of positions that were written before their outputs were
 _MOST_SIGNS = 200  # the key is part of an index, and PostgreSQL has none for long texts
@@ -204,6 +205,40 @@ class RunTotals:
     newest: RunRecord
 
 
+class ScanKind(StrEnum):
+    """What goes through a view page by page."""
+
+    SCAN = "scan"
+    DICTIONARY = "dictionary"
+
+
+@dataclass(frozen=True, slots=True)
+class ScanId:
+    """Which scan: of which job and view, of which part, and the digest of its filter, empty without one."""
+
+    job: str
+    target: str
+    part: str
+    kind: ScanKind
+    filter: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """How far a scan has come. `position` and `interval` are JSON texts of whoever runs it; `rate` is in rows a second.
+
+    `position` is None before the first page; `done_at` is None until the last.
+    """
+
+    id: ScanId
+    started_at: float
+    position: str | None = None
+    interval: str | None = None
+    rows_done: int = 0
+    rate: float | None = None
+    done_at: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
     """Everything that becomes true together. Positions and keys are written for the `outputs` of the step.
@@ -218,6 +253,8 @@ class CommitRequest:
     failed: tuple[FailedKey, ...] = ()
     covered: tuple[CoveredKey, ...] = ()
     recovered: tuple[tuple[str, str], ...] = ()  # (step, key)
+    scans: tuple[Scan, ...] = ()
+    dropped_scans: tuple[ScanId, ...] = ()
     leases: tuple[Lease, ...] = ()
     outputs: str = UNKNOWN_OUTPUTS
 

@@ -37,6 +37,8 @@ from seamark.control.model import UNKNOWN_OUTPUTS
 from seamark.control.schema import (
     base,
     live_run,
+    mv_scans,
+    mv_views,
     run,
     seamark_schema,
     sink_position,
@@ -140,7 +142,8 @@ _CHANGED: Mapping[int, Mapping[Table, Mapping[str, Value]]] = {
         transform_meta: {"outputs": _not_known, "key": _short_key, "whole_key": _whole_key},
         run: {"outputs": _nothing},
         live_run: {},
-    }
+    },
+    3: {mv_views: {}, mv_scans: {}},
 }
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, insert, select, text, update
 from seamark.control.commit import block_row, head_row, position_row, save_failed_key
 from seamark.control.database import Database
 from seamark.control.model import BaseVersion, BlockEntry, FailedKey, Position, TableHead
-from seamark.control.schema import base, block, table_head, transform_input_offset, transform_meta
+from seamark.control.schema import base, block, mv_scans, table_head, transform_input_offset, transform_meta
 from seamark.errors import StoreError
 
 _ROWS_AT_ONCE = 1_000
@@ -36,6 +36,8 @@ def restore(
 ) -> None:
     """Replace heads, index, bases, positions and failed keys by what the chains say, in one transaction.
 
+    Scans of views begin again: where the chains are older than the database, a cursor is past pages that they lack.
+
     `heads_before` are the database's heads as they were before the chains were read; if one has moved, or `check`
     raises, nothing is replaced: somebody has committed meanwhile.
     """
@@ -49,7 +51,7 @@ def restore(
             raise meanwhile_moved(min(name for name, _ in moved))
         check()
         distrusted = connection.execute(select(base).where(base.c.distrusted_at.is_not(None))).all()
-        for emptied in (table_head, block, base, transform_input_offset, transform_meta):
+        for emptied in (table_head, block, base, transform_input_offset, transform_meta, mv_scans):
             connection.execute(delete(emptied))
         for table in tables:
             _restore_table(connection, table)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, MetaData, Table, Text
 
-SCHEMA_VERSION = 2  # each step from one version to the next is in control/upgrade.py
+SCHEMA_VERSION = 3  # each step from one version to the next is in control/upgrade.py
 
 metadata = MetaData()
 
@@ -145,4 +145,30 @@ live_run = Table(
     Column("batch", Integer, nullable=False),  # the batch at work, from 1; 0 before the first
     Column("batches", Integer, nullable=False),  # how many are known so far
     Index("live_run_by_lease", "lease_name"),
+)
+
+# Materialized views: what a project that is opened without Spark must know of them, and which ones are paused.
+mv_views = Table(
+    "mv_views",
+    metadata,
+    Column("view_name", Text, primary_key=True),
+    Column("analysed_digest", Text),  # of the model and the schemas of its inputs, as Spark has accepted them
+    Column("paused_since", Double),
+)
+
+# How far each scan, or pass over dictionaries, of a view has come. Its cursor moves in the commits of its pages.
+mv_scans = Table(
+    "mv_scans",
+    metadata,
+    Column("job_name", Text, primary_key=True),
+    Column("target_name", Text, primary_key=True),
+    Column("part", Text, primary_key=True),
+    Column("kind", Text, primary_key=True),
+    Column("filter", Text, primary_key=True),  # the digest of the filter, empty without one
+    Column("key_position", Text),  # the last unit of the pages that are done, as JSON; NULL before the first
+    Column("interval", Text),  # the records that a pass over dictionaries is about, as JSON
+    Column("rows_done", BigInteger, nullable=False),
+    Column("rate", Double),  # rows per second at most
+    Column("started_at", Double, nullable=False),
+    Column("done_at", Double),
 )

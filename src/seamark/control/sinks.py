@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, delete, func, select
 
-from seamark.control.commit import require_lease
 from seamark.control.database import Database
+from seamark.control.leases import require_lease
 from seamark.control.model import Lease
 from seamark.control.schema import block, sink_position
 

@@ -83,4 +83,22 @@ def _shorten_long_keys(connection: Connection) -> None:
         connection.execute(shorten, {"short": f"{key[:300]}… sha256 {digest}", "whole": key, "step": step})
 
 
-_STEPS: dict[int, Callable[[Connection], None]] = {2: _to_2}
+def _to_3(connection: Connection) -> None:
+    """Materialized views: which are paused, what was analysed, and how far their scans have come."""
+    for statement in _VERSION_3:
+        connection.execute(text(statement))
+
+
+_VERSION_3 = (
+    "CREATE TABLE mv_views (view_name TEXT NOT NULL PRIMARY KEY, analysed_digest TEXT, paused_since DOUBLE PRECISION)",
+    """
+    CREATE TABLE mv_scans (
+        job_name TEXT NOT NULL, target_name TEXT NOT NULL, part TEXT NOT NULL, kind TEXT NOT NULL,
+        "filter" TEXT NOT NULL, key_position TEXT, "interval" TEXT, rows_done BIGINT NOT NULL, rate DOUBLE PRECISION,
+        started_at DOUBLE PRECISION NOT NULL, done_at DOUBLE PRECISION,
+        PRIMARY KEY (job_name, target_name, part, kind, "filter")
+    )
+    """,
+)
+
+_STEPS: dict[int, Callable[[Connection], None]] = {2: _to_2, 3: _to_3}

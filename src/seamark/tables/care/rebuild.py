@@ -21,7 +21,7 @@ from seamark.tables.write.publish import index_entry
 
 log = logging.getLogger("seamark.rebuild")
 
-NOT_RESTORED = ("leases", "runs", "positions of sinks", "the scheduler's tables")
+NOT_RESTORED = ("leases", "runs", "positions of sinks", "pauses and scans of views", "the scheduler's tables")
 
 
 @dataclass(frozen=True, slots=True)

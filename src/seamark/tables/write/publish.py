@@ -18,6 +18,8 @@ from seamark.control import (
     Lease,
     Position,
     RunRecord,
+    Scan,
+    ScanId,
     TableAppend,
     TableHead,
 )
@@ -148,12 +150,14 @@ def later(one: datetime | None, other: datetime | None) -> datetime | None:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a step's commit moves besides its blocks: positions, failed and recovered keys, covered keys."""
+    """What a step's commit moves besides its blocks: positions, failed and recovered keys, covered keys, scans."""
 
     positions: tuple[Position, ...] = ()
     failed: tuple[FailedKey, ...] = ()
     covered: tuple[CoveredKey, ...] = ()
     recovered: tuple[tuple[str, str], ...] = ()  # (step, key)
+    scans: tuple[Scan, ...] = ()
+    dropped_scans: tuple[ScanId, ...] = ()
     batch: int | None = None
     outputs: str = UNKNOWN_OUTPUTS  # which outputs all of this is about
 
@@ -189,6 +193,8 @@ def publish(
             failed=progress.failed,
             covered=progress.covered,
             recovered=progress.recovered,
+            scans=progress.scans,
+            dropped_scans=progress.dropped_scans,
             leases=leases,
             outputs=progress.outputs,
         )
