@@ -60,7 +60,7 @@ def read_rows(store: DataStore, name: str, *, limit: int, as_of: int | None, key
     wanted = _key_row(table, key) if key else None
     last = table.head.offset
     upto = last if as_of is None else check_as_of(table.source, as_of, last)
-    rows = _first_rows(snapshot_at(table.source, upto), limit + 1, wanted)
+    rows = _first_rows(snapshot_at(table.source.visible, upto), limit + 1, wanted)
     return TableRows(
         table=name,
         kind=kind_of(store.control.index.head(name)),

@@ -12,6 +12,8 @@ Extra: TypeAlias = dict[str, Any]
 KEY_ATTRIBUTE = "seamark/key"
 """The attribute of a schema that lists the key columns of a table of Seamark's; none for an append-only one."""
 TYPE_ATTRIBUTE = "seamark/type"
+# What the extra of a column says that only Seamark itself reads.
+HIDDEN_ATTRIBUTE = "seamark/hidden"
 """The attribute of a column that holds its type as Spark writes it, where the column's own type does not say it all."""
 
 

@@ -231,7 +231,7 @@ class Sink:
         schema = self._schema if head is None else self._schema_at(head)
         if schema is None:
             raise MalformedBlock(f"the chain of table '{self.table}' declares no schema.")
-        return Carried(self.name, self.table, schema, self.layout)
+        return Carried(self.name, self.table, schema.visible, self.layout)
 
     def _start_facts(self, target: Target) -> StartFacts:
         return StartFacts(

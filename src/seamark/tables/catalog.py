@@ -10,8 +10,9 @@ import pyarrow as pa
 from seamark.control import TableHead
 from seamark.errors import UnknownTable
 from seamark.tables.context import TableContext
+from seamark.tables.schema.evolution import check_evolution
 from seamark.tables.schema.growth import standing_schema
-from seamark.tables.schema.table_schema import TableSchema, check_evolution, check_table_name, declare
+from seamark.tables.schema.table_schema import TableSchema, check_table_name, declare
 from seamark.tables.table import Head, Table
 
 if TYPE_CHECKING:
@@ -39,8 +40,10 @@ class Catalog:
             return self.known(name)
         declared = declare(name, schema, key, event_time)
         standing = self.schema_at(self._context.control.index.head(name))
-        if standing is not None and not check_evolution(name, standing, declared):
-            declared = standing  # the same columns, in the order that the table has them
+        if standing is not None:
+            grows = check_evolution(name, standing, declared)
+            # Else the same columns, in the order that the table has them.
+            declared = declared.with_hidden_of(standing) if grows else standing
         table = Table(self._context, name, declared, changefeeds=dict(changefeeds or {}))
         self.declared[name] = table
         return table

@@ -93,8 +93,8 @@ class Table:
 
     @property
     def schema(self) -> TableSchema:
-        """Columns, key and event time."""
-        return self._source.schema
+        """Columns, key and event time, without hidden columns."""
+        return self._source.schema.visible
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -103,7 +103,7 @@ class Table:
 
     @property
     def source(self) -> TableSource:
-        """The table as the reading and writing functions take it."""
+        """The table as the reading and writing functions take it, with its hidden columns."""
         return self._source
 
     @property
@@ -225,13 +225,13 @@ class Table:
         """The current rows as a Spark frame, or those that stood after the record `as_of`, the end of a commit."""
         last = self.head.offset
         upto = last if as_of is None else check_as_of(self._source, as_of, last)
-        return rows_of(snapshot_at(self._source, upto))
+        return rows_of(snapshot_at(self._source.visible, upto))
 
     def get_data(self, idx: Frame) -> DataFrame:
         """The rows for a frame of keys, each once. Of few keys in memory they are read at once, and without a job."""
         self._only_keyed("get_data", "rows")
         keys = check_wanted_keys(self.name, self.schema, idx)
-        snapshot = snapshot_at(self._source, self.head.offset)
+        snapshot = snapshot_at(self._source.visible, self.head.offset)
         if keys.in_memory is not None:
             few = read_few(snapshot, keys.in_memory.select(list(self.key)), self.schema.names)
             if few is not None:
@@ -240,7 +240,7 @@ class Table:
         return rows_of(snapshot, checked_choice(self._source, keys))
 
     def changes(self, after: int | None = None, upto: int | None = None) -> DataFrame:
-        """The records with after < offset <= upto, in order: offset, op, both times, and the table's columns."""
+        """The records with after < offset <= upto, in order: offset, op, both times, and all columns, hidden or not."""
         return read_changes(self._source, after=after, upto=upto).orderBy("offset")
 
     def fold(self) -> FoldReport:

@@ -23,7 +23,7 @@ def input_rows(
     context: TableContext, definition: Definition, row: Mapping[str, Any], read: Mapping[str, ReadAt], most: int
 ) -> Iterator[Found]:
     """The rows of each input that a row was made of, at the positions that its commit read them, and how many more."""
-    shape = shape_at_commit(context, definition)
+    shape = shape_at_commit(context, definition, with_hidden=True)
     positions = {table: at.offset for table, at in read.items()}
     scope: AllKeys | KeyValues = AllKeys()
     if shape.group:

@@ -40,14 +40,26 @@ def keying_at_commit(today: Definition, keying: FunctionKeying, commit: PastComm
     return FunctionKeying(shape, sql_function(query, names, shape.primary.source))
 
 
-def shape_at_commit(context: TableContext, definition: Definition, at: Mapping[str, int] | None = None) -> Shape:
-    """The shape of a step by an older definition; `at` gives the block of each table whose schema it had."""
+def shape_at_commit(
+    context: TableContext,
+    definition: Definition,
+    at: Mapping[str, int] | None = None,
+    *,
+    with_hidden: bool = False,
+) -> Shape:
+    """The shape of a step by an older definition; `at` gives the block of each table whose schema it had.
+
+    Its inputs are those of the function, `with_hidden` for who follows their rows to where these came from.
+    """
     at = at or {}
 
     def source(table: str) -> TableSource:
         return stored_source(context, table, at.get(table))
 
-    inputs = [Input(source(table), required, join) for table, required, join in definition.inputs]
+    def read(table: str) -> TableSource:
+        return source(table) if with_hidden else source(table).visible
+
+    inputs = [Input(read(table), required, join) for table, required, join in definition.inputs]
     tracked = keys_table_name(definition.step)
     outputs = [source(name) for name in definition.outputs if name != tracked]
     return Shape(definition.step, tuple(inputs), tuple(outputs), definition.keys)

@@ -108,10 +108,10 @@ def _check_options(name: str, options: DiffOptions) -> None:
 
 def _source(name: str, given: TableOrName, find: FindTable) -> TableSource:
     if isinstance(given, str):
-        return find(given).source
+        return find(given).source.visible
     if not isinstance(given, Table):
         raise refused(name, f"{given!r} is not a table.", "give a table or its name.")
-    return given.source
+    return given.source.visible
 
 
 # --- logs -------------------------------------------------------------------------------------------------------------

@@ -116,12 +116,13 @@ def _behind(
     offset = row[OFFSET]
     entry = context.control.index.slices(source.name, after=offset - 1, upto=offset)[0]
     values = {name: value for name, value in row.items() if name != OFFSET}
-    key = {name: row[name] for name in source.schema.key} or values
+    shown = {name: values[name] for name in source.schema.visible.names}
+    key = {name: row[name] for name in source.schema.key} or shown
     event = context.files(source.name).block(entry.hash).event
     checkpoint = checkpoint_of(context, source.name, entry)
     definition = definition_at(context, source.name, entry.sequence)
     if not isinstance(event, ExecuteTransform) or checkpoint is None or definition is None:
-        return Provenance(source.name, key, offset, entry.hash, row=values)
+        return Provenance(source.name, key, offset, entry.hash, row=shown)
     inputs: list[Provenance] = []
     omitted = 0
     find = rows_behind.get(str(definition.kind), _nothing)  # a kind that is not known may be one of a later version's
@@ -135,7 +136,7 @@ def _behind(
         block=entry.hash,
         step=definition.step,
         inputs=tuple(inputs),
-        row=values,
+        row=shown,
         omitted=omitted,
         definition=definition.source,
         mode=checkpoint.mode,

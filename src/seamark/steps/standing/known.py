@@ -14,7 +14,7 @@ from seamark.steps.standing.own_rows import OwnRows, own_rows
 from seamark.steps.standing.pins import Pending, Pin
 from seamark.tables.context import TableContext
 from seamark.tables.read.source import TableSource
-from seamark.tables.schema.table_schema import refuse_old_schema
+from seamark.tables.schema.evolution import refuse_old_schema
 from seamark.tables.write.publish import Planned, plan_table, plan_unwritten
 
 
@@ -112,12 +112,13 @@ def outgrown_program(maker: Maker, pins: Iterable[Pin], heads: Mapping[str, Tabl
 
     An input counts as it was at its pin. It may grow at any time after that, but nothing later is read.
     """
-    tables = [(maker.sources[pin.table], pin.schema_block) for pin in pins]
-    tables += [(output, heads[output.name].schema_block) for output in maker.written if output.name in heads]
-    for source, block in tables:
+    tables = [(maker.sources[pin.table], pin.schema_block, False) for pin in pins]
+    tables += [(output, heads[output.name].schema_block, True) for output in maker.written if output.name in heads]
+    for source, block, is_written in tables:
         event = source.context.files(source.name).block(block).event if block else None
+        stored = event.schema if isinstance(event, SetDataSchema) else None
         try:
-            refuse_old_schema(source.name, event.schema if isinstance(event, SetDataSchema) else None, source.schema)
+            refuse_old_schema(source.name, stored, source.schema, is_written=is_written)
         except SchemaChangeRefused as refusal:
             return older_program(maker.name, refusal)
     return None

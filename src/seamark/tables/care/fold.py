@@ -279,7 +279,7 @@ def _overwrite(source: TableSource, images: DataFrame) -> None:
 
 
 def _base_columns(source: TableSource) -> list[str]:
-    """The columns of the base: the table's own, then the hidden ones."""
+    """The columns of the base: the table's own, then `_offset` and `event_time`."""
     return [*(quoted(name) for name in source.schema.names), "_offset", "event_time"]
 
 

@@ -242,6 +242,6 @@ def _read_places(schema: pa.Schema, source: TableSource, file: BaseFile, places:
 
 
 def row_schema(source: TableSource, columns: Sequence[str]) -> pa.Schema:
-    """The schema of rows in memory: the hidden column `_offset`, the record that made the row, and some columns."""
+    """The schema of rows in memory: `_offset`, the record that made the row, and some columns."""
     own = [source.schema.arrow.field(name) for name in columns]
     return pa.schema([pa.field(OFFSET, pa.int64()), *own])

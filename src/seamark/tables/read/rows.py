@@ -26,18 +26,18 @@ from seamark.tables.small import fits_on_driver
 def read_images(source: TableSource, *, upto: int | None, choice: KeyChoice = EVERYTHING) -> DataFrame:
     """The rows after the record `upto` (None: before the first), of the chosen keys.
 
-    With the hidden columns `_offset`, the record that made the row, and `event_time`.
+    With `_offset`, the record that made the row, and `event_time`.
     """
     return images_of(snapshot_at(source, upto), choice)
 
 
 def rows_of(snapshot: Snapshot, choice: KeyChoice = EVERYTHING) -> DataFrame:
-    """The chosen rows of a snapshot, without hidden columns."""
+    """The chosen rows of a snapshot, with the columns of its schema and no others."""
     return images_of(snapshot, choice).select(*[quoted(name) for name in snapshot.source.schema.names])
 
 
 def images_of(snapshot: Snapshot, choice: KeyChoice = EVERYTHING) -> DataFrame:
-    """The chosen rows of a snapshot with the hidden columns `_offset` and `event_time`."""
+    """The chosen rows of a snapshot with `_offset` and `event_time`."""
     source = snapshot.source
     early, late = (choice, EVERYTHING) if choice.is_by_key(source.schema) else (EVERYTHING, choice)
     tail = last_images(source, snapshot.tail, early)
@@ -101,7 +101,7 @@ def last_images(source: TableSource, blocks: Sequence[BlockEntry], choice: KeyCh
 
 
 def live_images(source: TableSource, blocks: Sequence[BlockEntry]) -> DataFrame:
-    """The rows that these blocks alone give, from the first record on, with their hidden columns; no base is read."""
+    """The rows that these blocks alone give, from the first record on, as `images_of` has them; no base is read."""
     return _live(source, last_images(source, blocks))
 
 

@@ -8,7 +8,8 @@ from seamark.control import Lease, Mode, RunRecord, TableHead
 from seamark.ledger import SetDataSchema
 from seamark.tables.context import TableContext
 from seamark.tables.read.source import TableSource
-from seamark.tables.schema.table_schema import TableSchema, check_evolution
+from seamark.tables.schema.evolution import check_evolution
+from seamark.tables.schema.table_schema import TableSchema
 from seamark.tables.write.conflicts import until_committed
 from seamark.tables.write.transaction import TablePart, Transaction
 from seamark.tables.write.writing import writing
@@ -30,7 +31,7 @@ def grow_declared(sources: Iterable[TableSource], heads: Mapping[str, TableHead]
     for source in sources:
         standing = standing_schema(source.context, heads.get(source.name))
         # A table that has columns this program does not know is left alone: its writes and runs refuse it.
-        if standing is not None and set(standing.names) < set(source.schema.names):
+        if standing is not None and set(standing.names) < {*source.schema.names, *(c.name for c in standing.hidden)}:
             _grow(source)
             grown = True
     return grown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,7 +14,6 @@ from seamark.errors import (
     InvalidSchema,
     InvalidTableName,
     MalformedBlock,
-    SchemaChangeRefused,
     UnhashableType,
     UnknownColumn,
     did_you_mean,
@@ -26,6 +25,7 @@ from seamark.tables.schema.types import (
     arrow_type,
     column_type,
     is_column_type,
+    is_hidden,
     ledger_field,
     spark_name,
     spark_type,
@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 SYSTEM_COLUMNS = ("offset", "op", "system_time", "event_time")
-HIDDEN_COLUMNS = ("_offset", "_deleted", "_part", "_owner")
+OWN_COLUMNS = ("_offset", "_deleted", "_part", "_owner")
 MILLIS_UTC = pa.timestamp("ms", tz="UTC")
+_OWNERS = re.compile(r"_owner_\d+")
 _TABLE_NAME = re.compile(r"[^\W_][\w.$-]*")
 
 _SYSTEM_FIELDS = (
@@ -63,6 +64,7 @@ class Column:
     name: str
     type: pa.DataType
     nullable: bool
+    hidden: bool = False  # Seamark's own, which people, functions and sinks do not see
 
     @property
     def shown(self) -> str:
@@ -72,7 +74,11 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """Columns in order, the key (empty for an append-only table), and the column that holds the event time, if any."""
+    """Columns in order, the key (empty for an append-only table), and the column that holds the event time, if any.
+
+    Hidden columns are columns like others to everything that stores, compares and verifies: they are in the log and in
+    the base. What is shown, sent, or given to a function has the `visible` ones.
+    """
 
     columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
@@ -82,6 +88,23 @@ class TableSchema:
     def names(self) -> tuple[str, ...]:
         """The columns' names."""
         return tuple(column.name for column in self.columns)
+
+    @property
+    def hidden(self) -> tuple[Column, ...]:
+        """The columns that only Seamark itself reads."""
+        return tuple(column for column in self.columns if column.hidden)
+
+    @property
+    def visible(self) -> TableSchema:
+        """The schema as people and functions see it, without hidden columns."""
+        if not self.hidden:
+            return self
+        return replace(self, columns=tuple(column for column in self.columns if not column.hidden))
+
+    def with_hidden_of(self, standing: TableSchema) -> TableSchema:
+        """This schema with those hidden columns of a stored one that it lacks, after its own."""
+        lacking = tuple(column for column in standing.hidden if column.name not in self.names)
+        return replace(self, columns=(*self.columns, *lacking)) if lacking else self
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -121,14 +144,14 @@ class TableSchema:
         return spark.StructType([spark.StructField(c.name, spark_type(c.type, nullable=True)) for c in self.columns])
 
     def spark_base(self) -> StructType:
-        """The rows as Spark reads them from the base, with their hidden columns."""
+        """The rows as Spark reads them from the base, with `_offset` and `event_time`."""
         from pyspark.sql import types as spark
 
-        hidden = [
+        added = [
             spark.StructField("_offset", spark.LongType()),
             spark.StructField("event_time", spark.TimestampType()),
         ]
-        return spark.StructType([*self.spark().fields, *hidden])
+        return spark.StructType([*self.spark().fields, *added])
 
     def spark_slice(self) -> StructType:
         """The records as Spark reads them from slices, with the types that they are stored with."""
@@ -148,7 +171,7 @@ class TableSchema:
 
     def to_ledger(self) -> ledger.DataSchema:
         """The schema as the chain holds it, so that a chain explains itself."""
-        own = [ledger_field(column.name, column.type, nullable=column.nullable) for column in self.columns]
+        own = [ledger_field(c.name, c.type, nullable=c.nullable, hidden=c.hidden) for c in self.columns]
         extra: ledger.Extra = {KEY_ATTRIBUTE: list(self.key)}
         if self.event_time is not None:
             extra[_EVENT_TIME] = self.event_time
@@ -164,7 +187,7 @@ class TableSchema:
             raise MalformedBlock(f"the chain declares columns of types that tables do not have: {listed}.")
         extra = declared.extra or {}
         return TableSchema(
-            tuple(Column(field.name, *column_type(field)) for field in own),
+            tuple(Column(field.name, *column_type(field), is_hidden(field)) for field in own),
             tuple(extra.get(KEY_ATTRIBUTE, ())),
             extra.get(_EVENT_TIME),
         )
@@ -243,16 +266,21 @@ def _normal(arrow: pa.DataType) -> pa.DataType | None:
     return arrow
 
 
+def is_reserved(name: str) -> bool:
+    """Whether a column's name, in any case, is one of Seamark's own."""
+    folded = name.casefold()
+    return folded in SYSTEM_COLUMNS or folded in OWN_COLUMNS or _OWNERS.fullmatch(folded) is not None
+
+
 def _check_names(table: str, names: list[str]) -> None:
-    reserved = {name.lower() for name in (*SYSTEM_COLUMNS, *HIDDEN_COLUMNS)}
     seen: dict[str, str] = {}
     for name in names:
         folded = name.lower()
         _check_signs(table, name)
-        if folded in reserved:
+        if is_reserved(name):
             raise InvalidSchema(
                 f"table '{table}': the column name '{name}' is reserved for Seamark's own. Nothing was declared.",
-                hint=f"rename it. Reserved: {', '.join((*SYSTEM_COLUMNS, *HIDDEN_COLUMNS))}.",
+                hint=f"rename it. Reserved: {', '.join((*SYSTEM_COLUMNS, *OWN_COLUMNS))}.",
             )
         if folded in seen:
             raise InvalidSchema(
@@ -328,55 +356,6 @@ def _check_column(table: str, what: str, name: str, names: Sequence[str]) -> Non
             f"table '{table}': its {what} names column '{name}', which it does not have. Nothing was declared.",
             hint=did_you_mean(name, list(names), f"Columns of '{table}'"),
         )
-
-
-def check_evolution(table: str, standing: TableSchema, declared: TableSchema) -> bool:
-    """Whether the declared schema adds columns to the existing one; `SchemaChangeRefused` if it does anything else."""
-    if standing.key != declared.key:
-        raise _refused(table, f"its key is ({_listed(standing.key)}), not ({_listed(declared.key)})")
-    if standing.event_time != declared.event_time:
-        raise _refused(
-            table, f"its event time is {standing.event_time or 'not set'}, not {declared.event_time or 'not set'}"
-        )
-    for column in standing.columns:
-        if column.name not in declared.names:
-            others = [name for name in declared.names if name not in standing.names]
-            instead = f"; {_listed(others)}: new here. A column cannot be renamed" if others else ""
-            raise _refused(table, f"column '{column.name}' {column.shown} is missing{instead}")
-        new = declared.column(column.name)
-        if new.type != column.type or new.nullable != column.nullable:
-            raise _refused(table, f"column '{column.name}' is {column.shown}, not {new.shown}")
-    added = [column for column in declared.columns if column.name not in standing.names]
-    for column in added:
-        if not column.nullable:
-            raise _refused(
-                table, f"the new column '{column.name}' is {column.shown}, and existing rows have no value for it"
-            )
-    return bool(added)
-
-
-def refuse_old_schema(table: str, standing: ledger.DataSchema | None, declared: TableSchema) -> None:
-    """Refuse a declared schema that lacks columns of a chain's: others have added them since it was declared."""
-    if standing is None:
-        return
-    try:
-        check_evolution(table, TableSchema.from_ledger(standing), declared)
-    except SchemaChangeRefused as refusal:
-        raise SchemaChangeRefused(
-            refusal.message, hint="another program has added columns: declare the table again with all of them."
-        ) from None
-
-
-def _refused(table: str, what: str) -> SchemaChangeRefused:
-    return SchemaChangeRefused(
-        f"table '{table}' has another schema: {what}. Nothing was changed.",
-        hint="a schema may only grow by columns that can be NULL; for anything else declare a table under "
-        "another name: if a step fills it, its next run does.",
-    )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names) or "none"
 
 
 def check_columns(table: str, names: Sequence[str], wanted: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from seamark import ledger
 from seamark.ledger import TimeUnit
-from seamark.ledger.data_types import TYPE_ATTRIBUTE
+from seamark.ledger.data_types import HIDDEN_ATTRIBUTE, TYPE_ATTRIBUTE
 from seamark.tables.schema.ddl import UTC_MICROS, parse_type
 
 if TYPE_CHECKING:
@@ -108,15 +108,20 @@ def arrow_type(kind: spark.DataType) -> pa.DataType | None:
     return parse_type(kind.simpleString())
 
 
-def ledger_field(name: str, arrow: pa.DataType, *, nullable: bool) -> ledger.DataField:
+def ledger_field(name: str, arrow: pa.DataType, *, nullable: bool, hidden: bool = False) -> ledger.DataField:
     """A column as a chain declares it: the type it is stored with, and Spark's own where that does not say it all."""
     declared = _ledger_type(stored_type(arrow), nullable=nullable)
-    plain = ledger.DataField(name, declared)
-    return (
-        plain
-        if column_type(plain)[0] == arrow
-        else ledger.DataField(name, declared, {TYPE_ATTRIBUTE: spark_name(arrow, with_nulls=True)})
-    )
+    extra: ledger.Extra = {}
+    if column_type(ledger.DataField(name, declared))[0] != arrow:
+        extra[TYPE_ATTRIBUTE] = spark_name(arrow, with_nulls=True)
+    if hidden:
+        extra[HIDDEN_ATTRIBUTE] = True
+    return ledger.DataField(name, declared, extra or None)
+
+
+def is_hidden(field: ledger.DataField) -> bool:
+    """Whether a column that a chain declares is one that only Seamark itself reads."""
+    return (field.extra or {}).get(HIDDEN_ATTRIBUTE) is True
 
 
 def column_type(field: ledger.DataField) -> tuple[pa.DataType, bool]:

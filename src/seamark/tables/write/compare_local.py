@@ -45,7 +45,7 @@ class StandingRows:
 
     @staticmethod
     def from_rows(schema: TableSchema, rows: pa.Table) -> StandingRows:
-        """From the current rows themselves, with or without hidden columns."""
+        """From the current rows themselves, with or without `_offset`."""
         own = rows.select(list(schema.names)).cast(schema.arrow)
         return StandingRows(own, {key: place for place, key in enumerate(_keys(schema, own))})
 

@@ -104,9 +104,12 @@ def begin_chain(draft: ChainDraft, kind: DatasetKind) -> None:
 
 
 def declare_schema(draft: ChainDraft, schema: TableSchema) -> None:
-    """Add a SetDataSchema, if the chain does not have this schema yet."""
+    """Add a SetDataSchema, if the chain does not have this schema yet. Hidden columns that it has stay."""
+    standing = draft.state.schema if draft.state is not None else None
+    if standing is not None:
+        schema = schema.with_hidden_of(TableSchema.from_ledger(standing))
     wanted = schema.to_ledger()
-    if draft.state is None or draft.state.schema != wanted:
+    if standing != wanted:
         draft.add(SetDataSchema(wanted))
 
 

@@ -12,7 +12,7 @@ from seamark.ledger import DatasetKind, SetTransform
 from seamark.ledger.chain import ChainDraft
 from seamark.tables.context import TableContext
 from seamark.tables.read.source import TableSource
-from seamark.tables.schema.table_schema import refuse_old_schema
+from seamark.tables.schema.evolution import refuse_old_schema
 from seamark.tables.write.change import Change, stage_change
 from seamark.tables.write.publish import Planned, Progress, begin_chain, declare_schema, plan_table, publish
 from seamark.tables.write.slices import OpCounts
@@ -90,7 +90,7 @@ class TablePart:
     def refuse_old_schema(self) -> None:
         """Refuse a table that has columns which the program does not know."""
         state = self.planned.state
-        refuse_old_schema(self.source.name, state.schema if state else None, self.source.schema)
+        refuse_old_schema(self.source.name, state.schema if state else None, self.source.schema, is_written=True)
 
     def stage(self, change: Change) -> StagedChange:
         """Compute the slices of a change and write them to the run's folder."""

@@ -139,7 +139,7 @@ def _keyed_frames(gathered: Gathered, columns: Sequence[str]) -> list[DataFrame 
 
 
 def _in_spark(source: TableSource, rows: CheckedFrame) -> DataFrame:
-    """Rows with their hidden column."""
+    """Rows with their `_offset`."""
     schema = StructType([StructField(OFFSET, LongType()), *source.schema.spark().fields])
     return rows.select(schema.names).to_spark(source.context.session, schema)
 

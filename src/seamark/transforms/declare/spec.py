@@ -209,7 +209,7 @@ def _input(step: str, given: InputLike, find: FindTable) -> Input:
             table, required, join = given.dt, given.join_type == "inner", given.join_keys
         case _:
             table, required, join = given, False, None
-    return Input(_table(table, find).source, required, tuple((join or {}).items()))
+    return Input(_table(table, find).source.visible, required, tuple((join or {}).items()))
 
 
 def _table(given: TableOrName, find: FindTable) -> Table:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from seamark.tables.schema.table_schema import HIDDEN_COLUMNS, SYSTEM_COLUMNS
+from seamark.tables.schema.table_schema import is_reserved
 from seamark.views.context import MvContext, MvHandler
 from seamark.views.issues import MvIssue, issue_at, issue_in
 from seamark.views.model import MvJoinSource, MvLiteral, MvPart, MvReference, MvRefresh, MvTarget
 
-_RESERVED = frozenset((*SYSTEM_COLUMNS, *HIDDEN_COLUMNS))
-_OWNERS = re.compile(r"_owner(_\d+)?")
 _UNFIT = re.compile(r"[ ,;{}()\n\t=.`]")
 
 
@@ -37,7 +35,7 @@ def _columns(target: MvTarget, part: MvPart) -> Iterator[MvIssue]:
             message = f"view '{target.name}' has two columns called '{column.name}'"
             yield issue_in("DuplicateColumn", message, part.text, column.place.start)
         seen.add(name)
-        if name in _RESERVED or _OWNERS.fullmatch(name):
+        if is_reserved(name):
             message = f"view '{target.name}': a column cannot be called '{column.name}', a name of Seamark's own"
             yield issue_in("ReservedName", message, part.text, column.place.start)
         elif _UNFIT.search(column.name):
