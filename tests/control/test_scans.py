@@ -5,9 +5,16 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import update
 
-from seamark.control import Scan, ScanId, ScanKind
+from seamark import faults
+from seamark.control import RunRecord, Scan, ScanId, ScanKind
 from seamark.control.schema import lease as lease_table
 from seamark.errors import CommitConflict, LeaseLost
+from seamark.ledger import DatasetKind
+from seamark.tables.care.rebuild import rebuild_control
+from seamark.tables.write.change import LocalChange, appended_rows
+from seamark.tables.write.publish import Progress, add_data
+from seamark.tables.write.transaction import Transaction
+from seamark.tables.write.writing import writing
 
 SCAN = ScanId("handler", "orders_v", "main", ScanKind.SCAN)
 FILTERED = replace(SCAN, filter="5d41402a")
@@ -111,3 +118,79 @@ def test_a_commit_that_is_refused_leaves_the_cursor_where_it_was(control, commit
     lease = control.leases.acquire("step:orders_v")
     control.commit(commits.request(second, leases=(lease,), **moved))
     assert {scan.id: scan.position for scan in control.scans.all()} == {SCAN: "2", OTHER: None}
+
+
+# --- through a transaction --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def store(open_store):
+    opened = open_store()
+    opened.table("orders_v", "number long")
+    return opened
+
+
+@pytest.fixture
+def write_page(store, clicks_of):
+    """Commits a page of one row, with what it moves besides; `meanwhile` is called right before the commit."""
+
+    def write(number, progress, *, leases=(), meanwhile=lambda: None):
+        with writing(store._context) as run:
+            transaction = Transaction(store._context, run, leases=leases)
+            part = transaction.table(store.table("orders_v").source)
+            staged = part.stage(LocalChange(appended_rows(clicks_of(number))))
+            add_data(part.draft(DatasetKind.ROOT), staged.slices)
+            meanwhile()
+            transaction.commit(RunRecord(run.run_id, "orders_v", "append", 0.0), progress=progress)
+
+    return write
+
+
+def test_the_progress_of_a_step_has_its_scans(store, write_page):
+    write_page(1, Progress(scans=(begun(SCAN, position="1", rows_done=1), begun(PASS))))
+    assert {scan.id: scan.rows_done for scan in store.control.scans.all()} == {SCAN: 1, PASS: 0}
+
+    write_page(2, Progress(scans=(begun(SCAN, position="2", rows_done=2),), dropped_scans=(PASS,)))
+
+    assert store.control.scans.all() == [begun(SCAN, position="2", rows_done=2)]
+    assert store.table("orders_v").head.offset == 1
+    assert store.verify().ok
+
+
+@pytest.mark.parametrize("trouble", ["conflict", "lease", "broken off"])
+def test_rows_and_scans_become_true_together_or_not_at_all(store, write_page, monkeypatch, trouble):
+    lease = store.control.leases.acquire("step:orders_v")
+    write_page(1, Progress(scans=(begun(SCAN, position="1"), begun(PASS))))
+    head = store.table("orders_v").head
+    moved = Progress(scans=(begun(SCAN, position="2"), begun(OTHER)), dropped_scans=(PASS,))
+
+    def break_off(point):
+        if point == "in-transaction":
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        if trouble == "broken off":
+            patched.setattr(faults, "reached", break_off)
+        expected = {"conflict": CommitConflict, "lease": LeaseLost, "broken off": KeyboardInterrupt}[trouble]
+        doing = {"conflict": lambda: write_page(7, Progress()), "lease": lambda: end(store.control, lease.name)}
+        with pytest.raises(expected):
+            write_page(2, moved, leases=[lease], meanwhile=doing.get(trouble, lambda: None))
+
+    assert sorted(store.control.scans.all(), key=str) == sorted([begun(PASS), begun(SCAN, position="1")], key=str)
+    if trouble != "conflict":
+        assert store.table("orders_v").head == head
+    write_page(3, moved)
+    assert {scan.id: scan.position for scan in store.control.scans.all()} == {SCAN: "2", OTHER: None}
+    assert store.verify().ok
+
+
+def test_after_a_rebuild_scans_begin_again_and_pauses_stand(store, write_page, warehouse):
+    """A cursor may be past pages that older chains lack: it would leave out their rows."""
+    write_page(1, Progress(scans=(begun(SCAN, position="1"),)))
+    store.control.views.pause("orders_v", 5.0)
+
+    report = rebuild_control(store.control, warehouse)
+
+    assert store.control.scans.all() == []
+    assert store.control.views.find("orders_v").is_paused
+    assert "pauses and scans of views" in report.not_restored
