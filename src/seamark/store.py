@@ -32,6 +32,7 @@ from seamark.steps.running.observe import OnBatch, silent
 from seamark.steps.running.pipeline import OnStep
 from seamark.steps.running.report import RunReport, StepPlan
 from seamark.steps.running.run_config import OnChange, RunConfig
+from seamark.steps.running.signed import as_signed
 from seamark.steps.standing.moves import Move
 from seamark.steps.standing.offsets import OffsetTable
 from seamark.store_care import StoreCare
@@ -386,10 +387,9 @@ class DataStore(StoreCare):
         `adopt` names the sink that has done so until now: this one continues from its position, instead of that one.
         """
         known = self._catalog.known(table.name if isinstance(table, Table) else table)
-        maker = self._pipeline.maker_of(known.name)
-        asked = Asked(
-            known.name, known.schema, getattr(maker, "collapsing_key", ()), getattr(maker, "constant_columns", ())
-        )
+        asked = Asked(known.name, known.schema)
+        if (maker := as_signed(self._pipeline.maker_of(known.name))) is not None:
+            asked = Asked(known.name, known.schema, maker.collapsing_key, maker.constant_columns)
         return self._sinks.add(asked, sink, name, adopt, taken=self.step_names())
 
     def sinks(self) -> dict[str, Sink]:

@@ -86,6 +86,11 @@ class Diff:
         return self.spec.key_types
 
     @property
+    def fast_version(self) -> str:
+        """The column with the version that the fast supplier gave."""
+        return self.spec.fast_version.name
+
+    @property
     def collapsing_key(self) -> tuple[str, ...]:
         """The columns by which records of the diff that cancel each other are found."""
         return self.spec.key_names

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from seamark.diffs.declare.spec import LOG, SIGN, SLOW, VERSION
-from seamark.diffs.diff import Diff
 from seamark.errors import UsedWrongly
 from seamark.facts.values import key_values
+from seamark.steps.running.signed import SignedStep, as_signed
 from seamark.store import DataStore
 
 
@@ -42,26 +42,27 @@ class VersionHistory:
     records: tuple[VersionLine, ...]
 
 
-def diff_named(store: DataStore, name: str) -> Diff | None:
+def diff_named(store: DataStore, name: str) -> SignedStep | None:
     """The diff of this name, or of this name of its records' or state's table; None if there is none."""
-    for step in store.steps().values():
-        if isinstance(step, Diff) and name in (step.name, *step.outputs):
-            return step
-    return None
+    return next((diff for diff in _diffs(store) if name in (diff.name, *diff.outputs)), None)
+
+
+def _diffs(store: DataStore) -> list[SignedStep]:
+    return [signed for step in store.steps().values() if (signed := as_signed(step)) is not None]
 
 
 def read_versions(store: DataStore, name: str, given: Sequence[str]) -> VersionHistory:
     """What a diff has written of one visit."""
     diff = diff_named(store, name)
     if diff is None:
-        known = [step.name for step in store.steps().values() if isinstance(step, Diff)]
+        known = [each.name for each in _diffs(store)]
         raise UsedWrongly(
             f"there is no diff '{name}', and only a diff has versions.",
             hint=f"diffs are {', '.join(known)}." if known else "`ds.diff(…)` declares one.",
         )
-    key = key_values(given, diff.spec.key_types, f"diff '{diff.name}'")
-    fast = diff.spec.fast_version.name
-    told = (*diff.transform_keys, SIGN, SLOW, fast, VERSION, LOG, "offset", "system_time")
+    key = key_values(given, diff.key_types, f"diff '{diff.name}'")
+    fast = diff.fast_version
+    told = (*diff.key_types, SIGN, SLOW, fast, VERSION, LOG, "offset", "system_time")
     records = tuple(
         VersionLine(
             offset=record["offset"],

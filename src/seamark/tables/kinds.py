@@ -14,12 +14,14 @@ class Kind:
     """What a kind of step is.
 
     `is_function` says that a definition names a function of its inputs' frames. `takes_once` says that it takes in each
-    record exactly once, so that no position of it can be moved and no key handed to it. `runs_from_chain` says that the
-    text in a chain can be run again, whatever the program declares; so it stays there as it was written.
+    record exactly once, so that no position of it can be moved and no key handed to it. `has_signs` says that its
+    records have a sign and a version, by which they cancel each other. `runs_from_chain` says that the text in a chain
+    can be run again, whatever the program declares; so it stays there as it was written.
     """
 
     is_function: bool = False
     takes_once: bool = False
+    has_signs: bool = False
     runs_from_chain: bool = False
     fills: Fills = lambda _step, outputs: list(outputs)
 
@@ -30,7 +32,7 @@ KINDS: Mapping[str, Kind] = {
     "python": Kind(is_function=True),
     "pandas": Kind(is_function=True),
     "sql": Kind(is_function=True, runs_from_chain=True),
-    DIFF: Kind(takes_once=True, fills=lambda step, _outputs: [f"{step}_state"]),
+    DIFF: Kind(takes_once=True, has_signs=True, fills=lambda step, _outputs: [f"{step}_state"]),
 }
 FUNCTIONS = tuple(name for name, kind in KINDS.items() if kind.is_function)
 _UNKNOWN = Kind()
