@@ -365,6 +365,17 @@ def test_a_database_file_that_is_none_fails_loudly(make_blog, tmp_path):
 
 
 @pytest.mark.scenario("X62")
+def test_a_report_says_the_seconds_that_are_on_record(blog, clock):
+    blog.write_posts((1, 100, "hello"))
+    blog.meanwhile = lambda: clock.advance(seconds=7)
+
+    report = blog.run()
+
+    (run,) = blog.store.control.index.runs("process_posts")
+    assert (report.seconds, run.ended - run.started) == (7, 7)
+
+
+@pytest.mark.scenario("X62")
 def test_every_run_that_did_something_leaves_a_row_and_an_idle_one_none(make_blog, clock):
     blog = make_blog(batch_rows=2)
     begun = clock.now().timestamp()

@@ -137,7 +137,7 @@ def run_lines(runs: Sequence[RunRecord]) -> tuple[RunLine, ...]:
             mode=run.mode,
             started=datetime.fromtimestamp(run.started, UTC),
             ended=datetime.fromtimestamp(run.ended, UTC) if run.ended is not None else None,
-            seconds=run.ended - run.started if run.ended is not None else None,
+            seconds=round(max(0.0, run.ended - run.started), 3) if run.ended is not None else None,
             rows_in=run.rows_in,
             rows_out=run.rows_out,
             outcome=run.outcome,

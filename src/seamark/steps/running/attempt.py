@@ -46,6 +46,7 @@ class Attempt:
     pins: Mapping[str, Pin] = field(default_factory=dict)
     working_mode: Mode | None = None  # that of the batch being computed
     is_listed: bool = False  # among the runs at work
+    seconds_on_record: float = 0.0  # of the run's row after its newest commit
 
     def read_upto(self, context: TableContext, pins: Mapping[str, Pin]) -> None:
         """Pin the inputs. From here on the run is listed as live, so that `gc` keeps the bases that it reads."""
@@ -68,12 +69,14 @@ class Attempt:
 
     def record(self, context: TableContext, *, mode: Mode, rows_in: int, rows_out: int) -> RunRecord:
         """The run's row after a commit."""
+        started, ended = self.started + seconds_spent() - self.spark_before, context.clock.now().timestamp()
+        self.seconds_on_record = max(0.0, ended - started)  # a clock may be set back
         return RunRecord(
             run_id=self.files.run_id,
             step=self.report.step,
             mode=mode.value,
-            started=self.started + seconds_spent() - self.spark_before,
-            ended=context.clock.now().timestamp(),
+            started=started,
+            ended=ended,
             pins=json.dumps({table: pin.offset for table, pin in self.pins.items()}) if self.pins else None,
             rows_in=rows_in,
             rows_out=rows_out,
@@ -96,9 +99,11 @@ def attempt(
         finally:
             if run.is_listed:
                 context.control.live.end(files.run_id)
-    report.seconds = time.monotonic() - begun - (seconds_spent() - spark_before)
     if report.batches == 0:
+        report.seconds = time.monotonic() - begun - (seconds_spent() - spark_before)
         report.mode = Mode.SETTLED
+    else:  # `run` says what `status` and `log` say later
+        report.seconds = run.seconds_on_record
     return report
 
 
