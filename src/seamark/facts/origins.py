@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from seamark.errors import UsedWrongly
-from seamark.facts.tables import check_names
-from seamark.facts.values import named_values
-from seamark.facts.versions import diff_named
+from seamark.facts.values import key_types, named_values, refuse_part_of_key
+from seamark.facts.versions import table_meant
 from seamark.steps.past.why import Provenance
 from seamark.store import DataStore
 
@@ -38,25 +36,13 @@ class Origins:
 
 def find_origins(store: DataStore, table: str, pairs: Sequence[str], most: int) -> Origins:
     """Where the row with a key came from. A column that does not exist, or a part of the key only, is refused."""
-    diff = diff_named(store, table)
-    if diff is not None and table == diff.name:
-        table = diff.state.name
-    check_names(store, [table])
-    found = store.table(table)
-    if not found.key:
-        raise UsedWrongly(
-            f"table '{table}' is append-only: its records have no key to ask by.",
-            hint=f"`seamark log {table}` shows its blocks.",
-        )
-    types = {name: found.schema.column(name).type for name in found.key}
-    key = named_values(pairs, types, f"table '{table}'")
-    missing = [name for name in found.key if name not in key]
-    if missing:
-        raise UsedWrongly(
-            f"the key of table '{table}' is {', '.join(found.key)}: {', '.join(missing)} is not given.",
-            hint=f"write `seamark why {table} {' '.join(f'{name}=…' for name in found.key)}`.",
-        )
-    provenance = store.why(table, key, most=most)
+    found = table_meant(store, table)
+    name, whose = found.name, f"table '{found.name}'"
+    types = key_types(found, f"`seamark log {name}` shows its blocks.")
+    key = named_values(pairs, types, whose)
+    example = " ".join(f"{column}=…" for column in types)
+    refuse_part_of_key(key, types, whose, hint=f"write `seamark why {name} {example}`.")
+    provenance = store.why(name, key, most=most)
     definitions = {row.step: row.definition for row in provenance.walk() if row.step and row.definition}
     return Origins(_origin(provenance), definitions)
 

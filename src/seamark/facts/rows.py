@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from seamark.errors import UsedWrongly
-from seamark.facts.tables import check_names, kind_of
-from seamark.facts.values import key_values
-from seamark.facts.versions import diff_named
+from seamark.facts.tables import kind_of
+from seamark.facts.values import key_types, key_values
+from seamark.facts.versions import table_meant
 from seamark.spark.frames import arrow_rows, in_utc
 from seamark.store import DataStore
 from seamark.tables import Table
@@ -52,18 +51,14 @@ def read_rows(store: DataStore, name: str, *, limit: int, as_of: int | None, key
 
     By the name of a diff, its state is meant.
     """
-    diff = diff_named(store, name)
-    if diff is not None and name == diff.name:
-        name = diff.state.name
-    check_names(store, [name])
-    table = store.table(name)
+    table = table_meant(store, name)
     wanted = _key_row(table, key) if key else None
     last = table.head.offset
     upto = last if as_of is None else check_as_of(table.source, as_of, last)
     rows = _first_rows(snapshot_at(table.source.visible, upto), limit + 1, wanted)
     return TableRows(
-        table=name,
-        kind=kind_of(store.control.index.head(name)),
+        table=table.name,
+        kind=kind_of(store.control.index.head(table.name)),
         key=table.key,
         event_time=table.schema.event_time,
         columns=tuple(ColumnLine(c.name, spark_name(c.type), c.nullable) for c in table.schema.columns),
@@ -75,11 +70,7 @@ def read_rows(store: DataStore, name: str, *, limit: int, as_of: int | None, key
 
 def _key_row(table: Table, given: Sequence[str]) -> pa.Table:
     """A key as the command line gives it: `post_id=1`, or `1` where the key is one column."""
-    if not table.key:
-        raise UsedWrongly(
-            f"table '{table.name}' is append-only: its records have no key to ask by.", hint="leave --key out."
-        )
-    values = key_values(given, {c: table.schema.column(c).type for c in table.key}, f"table '{table.name}'")
+    values = key_values(given, key_types(table, "leave --key out."), f"table '{table.name}'")
     return check_wanted_keys(table.name, table.schema, [dict(values)]).to_arrow()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from seamark.errors import UsedWrongly, did_you_mean
+from seamark.tables import Table
 from seamark.tables.schema.types import spark_name
 
 _BOOLEANS = {"true": True, "false": False}
@@ -43,15 +44,24 @@ def part_of_key(given: Sequence[str], types: Mapping[str, pa.DataType], whose: s
 
 def key_values(given: Sequence[str], types: Mapping[str, pa.DataType], whose: str) -> dict[str, Any]:
     """The same of a whole key."""
-    names = list(types)
     values = part_of_key(given, types, whose)
-    missing = [name for name in names if name not in values]
-    if missing:
-        raise UsedWrongly(
-            f"the key of {whose} is {', '.join(names)}: {', '.join(missing)} is not given. Nothing was done.",
-            hint="write " + " ".join(f"--key {name}=…" for name in names) + ".",
-        )
+    refuse_part_of_key(values, types, whose, hint="write " + " ".join(f"--key {name}=…" for name in types) + ".")
     return values
+
+
+def refuse_part_of_key(values: Mapping[str, Any], types: Mapping[str, pa.DataType], whose: str, hint: str) -> None:
+    """Refuse values that are not those of a whole key."""
+    missing = [name for name in types if name not in values]
+    if missing:
+        what = f"the key of {whose} is {', '.join(types)}: {', '.join(missing)} is not given. Nothing was done."
+        raise UsedWrongly(what, hint=hint)
+
+
+def key_types(table: Table, hint: str) -> dict[str, pa.DataType]:
+    """The key columns of a table with their types; a table without a key is refused."""
+    if not table.key:
+        raise UsedWrongly(f"table '{table.name}' is append-only: its records have no key to ask by.", hint=hint)
+    return {name: table.schema.column(name).type for name in table.key}
 
 
 def _value(name: str, text: str, kind: pa.DataType) -> Any:

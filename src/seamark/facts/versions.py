@@ -8,9 +8,11 @@ from datetime import datetime
 
 from seamark.diffs.declare.spec import LOG, SIGN, SLOW, VERSION
 from seamark.errors import UsedWrongly
+from seamark.facts.tables import check_names
 from seamark.facts.values import key_values
 from seamark.steps.running.signed import SignedStep, as_signed
 from seamark.store import DataStore
+from seamark.tables import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,16 @@ class VersionHistory:
     records: tuple[VersionLine, ...]
 
 
-def diff_named(store: DataStore, name: str) -> SignedStep | None:
+def table_meant(store: DataStore, name: str) -> Table:
+    """The table that a name stands for: by that of a diff its state is meant. An unknown name is refused."""
+    diff = _diff_named(store, name)
+    if diff is not None and name == diff.name:
+        return diff.state
+    check_names(store, [name])
+    return store.table(name)
+
+
+def _diff_named(store: DataStore, name: str) -> SignedStep | None:
     """The diff of this name, or of this name of its records' or state's table; None if there is none."""
     return next((diff for diff in _diffs(store) if name in (diff.name, *diff.outputs)), None)
 
@@ -53,7 +64,7 @@ def _diffs(store: DataStore) -> list[SignedStep]:
 
 def read_versions(store: DataStore, name: str, given: Sequence[str]) -> VersionHistory:
     """What a diff has written of one visit."""
-    diff = diff_named(store, name)
+    diff = _diff_named(store, name)
     if diff is None:
         known = [each.name for each in _diffs(store)]
         raise UsedWrongly(
