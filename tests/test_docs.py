@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -51,3 +53,18 @@ def test_the_files_that_the_architecture_names_exist() -> None:
     inside = {f"{room[1]}/{name}" for room in rooms for name in re.findall(r"`([a-z]+/)`", room.string)[1:]}
     places = inside | {name for name in named if name.endswith(".py") or f"| `{name}`" in page}
     assert [name for name in sorted(places) if not (package / name).exists()] == []
+
+
+def test_the_layers_of_the_architecture_are_those_that_are_checked() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = page.partition("## Layers")[2].partition("\n## ")[0].splitlines()
+    shown = [re.findall(r"`([a-z_]+)(?:/|\.py)`", row.split("|")[1]) for row in rows if row.startswith("| `")]
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    checked = settings["tool"]["importlinter"]["contracts"][0]["layers"]
+    height = {name: place for place, line in enumerate(checked) for name in re.findall(r"[a-z]+(?:_[a-z]+)*", line)}
+    heights = [[height[name] for name in row] for row in shown]
+    assert len(heights) > 12
+    assert [row for row, (above, below) in zip(shown, pairwise(heights), strict=False) if max(above) > min(below)] == []
+    package = ROOT / "src" / "seamark"
+    there = {path.name.removesuffix(".py") for path in package.iterdir() if not path.name.startswith("_")}
+    assert there == {name for row in shown for name in row}
