@@ -181,12 +181,12 @@ def _sink_metrics(sinks: Mapping[str, MeasuredSink]) -> Iterable[Metric]:
     records = GaugeMetricFamily("seamark_sink_pending_records", "Records in these blocks.", labels=labels)
     for name, sink in sinks.items():
         state = sink.state()
-        for family, told in (
+        for family, value in (
             (lag, state.lag_seconds),
             (blocks, state.pending_blocks),
             (records, state.pending_records),
         ):
-            family.add_metric([name, sink.table], told)
+            family.add_metric([name, sink.table], value)
     return lag, blocks, records
 
 

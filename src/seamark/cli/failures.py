@@ -45,18 +45,18 @@ class Failure:
 
 def failure_of(error: BaseException, *, debug: bool) -> Failure:
     """An error as it is reported; with `debug` with its whole stack trace."""
-    told = _told(error)
-    trace = "".join(traceback.format_exception(error)) if debug else told.trace
+    shown = _shown(error)
+    trace = "".join(traceback.format_exception(error)) if debug else shown.trace
     return Failure(
-        told.type,
-        storable(told.message, MOST_SHOWN),
-        storable(told.hint, MOST_SHOWN) if told.hint else None,
-        told.exit_code,
+        shown.type,
+        storable(shown.message, MOST_SHOWN),
+        storable(shown.hint, MOST_SHOWN) if shown.hint else None,
+        shown.exit_code,
         storable(trace, MOST_SHOWN) if trace else None,
     )
 
 
-def _told(error: BaseException) -> Failure:
+def _shown(error: BaseException) -> Failure:
     match error:
         case SeamarkError():
             code = USED_WRONGLY if isinstance(error, _WRONG_USE) else FAILED
@@ -66,7 +66,7 @@ def _told(error: BaseException) -> Failure:
             hint = "the project's own pipeline raised this; nothing was done."
             return Failure(type(cause).__name__, text, hint, FAILED, error.trace)
         case Interrupted():
-            return _told(error.cause) if isinstance(error.cause, KeyboardInterrupt) else _interrupted()
+            return _shown(error.cause) if isinstance(error.cause, KeyboardInterrupt) else _interrupted()
         case Terminated():
             return _interrupted(f"{error}.", error.exit_code)
         case KeyboardInterrupt():

@@ -125,7 +125,7 @@ class Output:
             task = progress.add_task(what, total=None)
             shown = what
 
-            def tell(label: str, done: int, total: int | None) -> None:
+            def show(label: str, done: int, total: int | None) -> None:
                 nonlocal shown
                 shown = f"{what} {label}"
                 progress.update(task, description=shown, completed=done, total=total)
@@ -134,7 +134,7 @@ class Output:
                 progress.update(task, description=_STARTING if begins else shown, refresh=True)
 
             with looking_on(on_start):
-                yield tell
+                yield show
 
     def _document(self, document: object) -> None:
         self._stdout.write(json_text.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")

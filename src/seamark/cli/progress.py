@@ -17,30 +17,30 @@ if TYPE_CHECKING:
 class RunProgress:
     """Shows how far a run over these steps and sinks is."""
 
-    def __init__(self, tell: OnProgress, names: Sequence[str]) -> None:
-        self._tell = tell
+    def __init__(self, show: OnProgress, names: Sequence[str]) -> None:
+        self._show = show
         self._names = list(names)
 
     def on_step(self, name: str) -> None:
         """A step or sink is looked at, and run if it has work."""
-        self._tell(self._place(name), 0, None)
+        self._show(self._place(name), 0, None)
 
     def on_begin(self, report: StepReport, number: int, known: int) -> None:
         """A batch begins."""
         done = f", {counted(report.keys, 'key')} done" if report.keys else ""
-        self._tell(f"{self._place(report.step)}: batch {number} of {known}{done}", number - 1, known)
+        self._show(f"{self._place(report.step)}: batch {number} of {known}{done}", number - 1, known)
 
     def on_batch(self, report: StepReport, left: int) -> None:
         """A batch is committed."""
         known = report.batches + left
         what = f"batch {report.batches} of {known} done, {counted(report.keys, 'key')}"
-        self._tell(f"{self._place(report.step)}: {what}", report.batches, known)
+        self._show(f"{self._place(report.step)}: {what}", report.batches, known)
 
     def on_block(self, report: SinkReport, left: int) -> None:
         """A sink has sent a block."""
         known = report.blocks + left
         what = f"block {report.blocks} of {known} sent, {counted(report.records, 'record')}"
-        self._tell(f"{self._place(report.sink)}: {what}", report.blocks, known)
+        self._show(f"{self._place(report.sink)}: {what}", report.blocks, known)
 
     @contextmanager
     def observing(self) -> Iterator[None]:

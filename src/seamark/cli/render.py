@@ -202,11 +202,11 @@ def heads(facts: Heads) -> Parts:
 def _replayed(facts: Verified) -> Parts:
     if facts.replayed is None:
         return []
-    told = f"{counted(facts.replayed, 'block')} computed again"
+    replayed = f"{counted(facts.replayed, 'block')} computed again"
     if facts.not_replayable:
-        told += f", {facts.not_replayable:,} not"
+        replayed += f", {facts.not_replayable:,} not"
     reasons = [f"{entry.table}: {counted(entry.blocks, 'block')} not: {entry.reason}" for entry in facts.skipped]
-    return [under(line) for line in (told, *reasons)]
+    return [under(line) for line in (replayed, *reasons)]
 
 
 def _beside(word: str, text: str) -> Padding:
@@ -259,7 +259,7 @@ _SIGNS = {"ok": Text("✓", "green"), "warn": Text("!", "bold yellow"), "bad": T
 
 def health(facts: Health) -> Parts:
     """`doctor`."""
-    checks = Checks(tuple((_SIGNS[check.state], Text(check.name, "bold"), _told(check)) for check in facts.checks))
+    checks = Checks(tuple((_SIGNS[check.state], Text(check.name, "bold"), _found(check)) for check in facts.checks))
     settings = grid("setting", "~value", "from")
     for setting in facts.settings:
         is_default = setting.origin == "default"
@@ -268,7 +268,7 @@ def health(facts: Health) -> Parts:
     return [checks, Text(), settings, _verdict(facts.checks)]
 
 
-def _told(check: Check) -> Text:
+def _found(check: Check) -> Text:
     text = Text(check.found)
     return text.append(f"\n→ {check.advice}", "yellow") if check.advice else text
 

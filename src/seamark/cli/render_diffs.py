@@ -18,8 +18,8 @@ def given_up(facts: GivenUp) -> Parts:
     """`retry --give-up` of a diff."""
     if not facts.given_up:
         return [f"Diff '{facts.step}' has no failed visits."]
-    told = f"{facts.step} has given up {counted(facts.given_up, 'visit')}: what failed is left out, for good."
-    return [Text("✓ ", "green").append(told, "default")]
+    line = f"{facts.step} has given up {counted(facts.given_up, 'visit')}: what failed is left out, for good."
+    return [Text("✓ ", "green").append(line, "default")]
 
 
 def versions(facts: VersionHistory) -> Parts:

@@ -218,16 +218,16 @@ def key_text(key: Mapping[str, object]) -> Text:
 def reset(facts: Reset) -> Parts:
     """`reset`."""
     on = ", ".join(facts.tables)
-    told = f"{facts.step} has forgotten how far it was on {on}: {counted(facts.pending_records, 'record')} pending."
-    return [Text("✓ ", "green").append(told, "default"), f"  `seamark run {facts.step}` computes all its keys."]
+    line = f"{facts.step} has forgotten how far it was on {on}: {counted(facts.pending_records, 'record')} pending."
+    return [Text("✓ ", "green").append(line, "default"), f"  `seamark run {facts.step}` computes all its keys."]
 
 
 def given_up(facts: GivenUp) -> Parts:
     """`retry --give-up`."""
     if not facts.given_up:
         return [f"Step '{facts.step}' has no failed keys."]
-    told = f"{facts.step} has given up {counted(facts.given_up, 'key')}: tried again only when their data changes."
-    return [Text("✓ ", "green").append(told, "default")]
+    line = f"{facts.step} has given up {counted(facts.given_up, 'key')}: tried again only when their data changes."
+    return [Text("✓ ", "green").append(line, "default")]
 
 
 # --- why --------------------------------------------------------------------------------------------------------------

@@ -264,8 +264,8 @@ class Diff:
         if any(entry.table == wide and entry.records > 0 for entry in backlog.pending):
             return backlog.failed  # any of them may have waited for just these columns
         mine = keys_of([entry.key for entry in waiting], self.spec.key_names, self.spec.key_types)
-        told = {key for entry in backlog.logs if entry.records > 0 for key in self._keys_in(entry, mine)}
-        news = [entry for entry, key in zip(waiting, comparable(mine), strict=True) if key in told]
+        with_news = {key for entry in backlog.logs if entry.records > 0 for key in self._keys_in(entry, mine)}
+        news = [entry for entry, key in zip(waiting, comparable(mine), strict=True) if key in with_news]
         return (*backlog.due, *news)
 
     def _keys_in(self, pending: Pending, keys: pa.Table) -> set[Any]:

@@ -45,10 +45,10 @@ class Outcome:
             late = pc.sum(table.column(LATE)).as_py() or 0
             oldest = as_moment(pc.min(table.column(OLDEST))) if self.spec.ttl else None
             return table.num_rows, late, oldest
-        told = [F.count(F.lit(1)).alias("visits"), F.sum(quoted(LATE)).alias("late")]
+        numbers = [F.count(F.lit(1)).alias("visits"), F.sum(quoted(LATE)).alias("late")]
         if self.spec.ttl:
-            told.append(F.min(quoted(OLDEST)).alias("oldest"))
-        found = arrow_rows(self._frame.agg(*told))
+            numbers.append(F.min(quoted(OLDEST)).alias("oldest"))
+        found = arrow_rows(self._frame.agg(*numbers))
         oldest = as_moment(found.column("oldest")[0]) if self.spec.ttl else None
         return found.column("visits")[0].as_py(), found.column("late")[0].as_py() or 0, oldest
 

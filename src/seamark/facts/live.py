@@ -53,11 +53,11 @@ def with_killed(runs: Sequence[RunRecord], live: Sequence[LiveRun], newest: int)
     """
     killed = {run.run_id: run for run in live if not run.is_alive}
     recorded = {run.run_id for run in runs}
-    told = [replace(run, outcome=KILLED, error=KILLED_TEXT) if run.run_id in killed else run for run in runs]
+    found = [replace(run, outcome=KILLED, error=KILLED_TEXT) if run.run_id in killed else run for run in runs]
     for run in killed.values():
         if run.run_id not in recorded:
-            told.append(RunRecord(run.run_id, run.step, run.mode, run.started, outcome=KILLED, error=KILLED_TEXT))
-    return sorted(told, key=lambda run: run.started, reverse=True)[:newest]
+            found.append(RunRecord(run.run_id, run.step, run.mode, run.started, outcome=KILLED, error=KILLED_TEXT))
+    return sorted(found, key=lambda run: run.started, reverse=True)[:newest]
 
 
 def writing_now(control: Control, live: Sequence[LiveRun]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What `show` tells: a table's schema and rows."""
+"""What `show` shows: a table's schema and rows."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def read_versions(store: DataStore, name: str, given: Sequence[str]) -> VersionH
         )
     key = key_values(given, diff.key_types, f"diff '{diff.name}'")
     fast = diff.fast_version
-    told = (*diff.key_types, SIGN, SLOW, fast, VERSION, LOG, "offset", "system_time")
+    apart = (*diff.key_types, SIGN, SLOW, fast, VERSION, LOG, "offset", "system_time")
     records = tuple(
         VersionLine(
             offset=record["offset"],
@@ -83,7 +83,7 @@ def read_versions(store: DataStore, name: str, given: Sequence[str]) -> VersionH
             slow=record[SLOW],
             fast=record[fast],
             version=record[VERSION],
-            values={column: value for column, value in record.items() if column not in told},
+            values={column: value for column, value in record.items() if column not in apart},
         )
         for record in diff.history(key)
     )

@@ -92,20 +92,20 @@ def _reported(sink: Sink, on_block: OnSent, *, fail_fast: bool) -> SinkReport:
     begun = time.monotonic()
     sent: list[SinkReport] = []
 
-    def tell(report: SinkReport, left: int) -> None:
+    def observe(report: SinkReport, left: int) -> None:
         sent[:] = [report]
         on_block(report, left)
 
     try:
-        return sink.run(tell)
+        return sink.run(observe)
     except Exception as error:
         report = sent[0] if sent else SinkReport(sink.name, sink.table)
         report.error, report.seconds = error, time.monotonic() - begun
         if fail_fast:
             raise
         level = logging.WARNING if isinstance(error, SeamarkError) else logging.ERROR
-        told = {"sink": sink.name, "stopped_by": type(error).__name__}
+        fields = {"sink": sink.name, "stopped_by": type(error).__name__}
         text = storable(record_of(error), MOST_LOGGED)
         report.position = report.position if sent else sink.position
-        log.log(level, "sink '%s' could not continue: %s", sink.name, text, extra={"seamark": told})
+        log.log(level, "sink '%s' could not continue: %s", sink.name, text, extra={"seamark": fields})
         return report

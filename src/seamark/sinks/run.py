@@ -330,14 +330,14 @@ class Sink:
         records = _records(block)
         report.blocks += 1
         report.records += records
-        told = {"sink": self.name, "table": self.table, "block": block.sequence, "records": records}
+        fields = {"sink": self.name, "table": self.table, "block": block.sequence, "records": records}
         log.info(
             "sink '%s': block %d of '%s', %d records",
             self.name,
             block.sequence,
             self.table,
             records,
-            extra={"seamark": told},
+            extra={"seamark": fields},
         )
 
     def _keep(self, lease: Lease, report: SinkReport, sequence: int) -> None:

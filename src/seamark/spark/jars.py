@@ -116,16 +116,16 @@ def _run_ivy(ivy: Path, scratch: Path, settings: SparkSettings) -> None:
     own_settings = settings.conf.get("spark.jars.ivySettings")  # a company's mirror
     command += ["-settings", str(Path(own_settings).absolute())] if own_settings else []
     try:
-        told = subprocess.run(command, cwd=scratch, capture_output=True, text=True, timeout=600, check=False)
+        ended = subprocess.run(command, cwd=scratch, capture_output=True, text=True, timeout=600, check=False)
     except subprocess.TimeoutExpired:
         raise _no_jars(settings, "Maven Central did not answer in 10 minutes") from None
-    if told.returncode != 0:
+    if ended.returncode != 0:
         reasons = [
             line.strip()
-            for line in (told.stdout + told.stderr).splitlines()
+            for line in (ended.stdout + ended.stderr).splitlines()
             if "not found" in line or "xception" in line
         ]
-        raise _no_jars(settings, reasons[0] if reasons else f"Ivy ended with {told.returncode}")
+        raise _no_jars(settings, reasons[0] if reasons else f"Ivy ended with {ended.returncode}")
 
 
 def _trusting_this_machine(java: JavaFound, scratch: Path) -> list[str]:

@@ -73,10 +73,10 @@ def _java_places() -> Iterator[tuple[str, Path]]:
 
 def _java_version(java: Path) -> str | None:
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True)
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    version = re.search(r'version "([^"]+)"', told.stderr + told.stdout)
+    version = re.search(r'version "([^"]+)"', answer.stderr + answer.stdout)
     return version[1] if version else None
 
 

@@ -84,8 +84,8 @@ def _coming_back(spec: DiffSpec, marks: pa.Table, records: Mapping[str, pa.Table
         table = records[log.name].filter(records[log.name].column(fast).is_valid())
         for key, version in zip(comparable(table.select(names)), table.column(fast).to_pylist(), strict=True):
             newest[key] = max(version, newest.get(key, version))
-    told = zip(comparable(marks.select(names)), marks.column(fast).to_pylist(), strict=True)
-    return marks.filter(pa.array([newest.get(key, mark) > mark for key, mark in told], pa.bool_()))
+    versions = zip(comparable(marks.select(names)), marks.column(fast).to_pylist(), strict=True)
+    return marks.filter(pa.array([newest.get(key, mark) > mark for key, mark in versions], pa.bool_()))
 
 
 def _waking(spec: DiffSpec) -> list[DiffLog]:
@@ -104,9 +104,9 @@ def departed_of(
     expired = marks.where(F.col(REASON) == EXPIRED)
     moments: set[int] = set()
     for log in _waking(spec):
-        told = records[log.name]
-        same = [expired[quoted(name)] == told[quoted(name)] for name in names]
-        waking = expired.join(told, all_of([*same, told[fast] > expired[fast]]), "left_semi")
+        unread = records[log.name]
+        same = [expired[quoted(name)] == unread[quoted(name)] for name in names]
+        waking = expired.join(unread, all_of([*same, unread[fast] > expired[fast]]), "left_semi")
         found = arrow_rows(waking.select(F.unix_millis("event_time").alias("at")).distinct())
         moments.update(found.column("at").to_pylist())
     own = marks.select(*map(quoted, spec.gone.schema.names))

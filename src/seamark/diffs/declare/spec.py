@@ -288,10 +288,10 @@ class DiffSpec:
         first: dict[str, str | None] = {}  # as they would be in a definition of the first form
         for column in self.columns:
             if callable(column.rule):
-                told = _function_text(self.name, column.rule, self.version)
-                digests[column.name] = told.digest if self.version is None else self.version
-                first[column.name] = told.first_digest if self.version is None else self.version
-                sources.append(f"# {column.name}\n{told.source}")
+                rule = _function_text(self.name, column.rule, self.version)
+                digests[column.name] = rule.digest if self.version is None else self.version
+                first[column.name] = rule.first_digest if self.version is None else self.version
+                sources.append(f"# {column.name}\n{rule.source}")
         lines = [f" {json.dumps(name)}: {json.dumps(fact, ensure_ascii=False)}" for name, fact in facts.items()]
         text = "\n".join(["{\n" + ",\n".join(lines) + "\n}", *sources])
         return Definition(
@@ -332,8 +332,8 @@ def _required(columns: Sequence[Column]) -> list[Column]:
 
 
 def _digest_of(facts: Mapping[str, Any], digests: Mapping[str, str | None]) -> str:
-    told = json.dumps([facts, digests], ensure_ascii=False, sort_keys=True)
-    return hashlib.sha256(told.encode()).hexdigest()
+    text = json.dumps([facts, digests], ensure_ascii=False, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _function_text(diff: str, function: Callable[..., Any], version: str | None) -> FunctionText:
@@ -350,8 +350,8 @@ def _function_text(diff: str, function: Callable[..., Any], version: str | None)
 
 
 def _code_digest(function: FunctionType) -> str:
-    told = repr((_code_facts(function.__code__), [repr(v) for v in closure_of(function).values() if _is_plain(v)]))
-    return hashlib.sha256(told.encode()).hexdigest()
+    text = repr((_code_facts(function.__code__), [repr(v) for v in closure_of(function).values() if _is_plain(v)]))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _code_facts(code: CodeType) -> tuple[object, ...]:

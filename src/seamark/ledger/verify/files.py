@@ -67,7 +67,7 @@ def look(path: Path, small: int = SMALL) -> Seen:
     except (FileNotFoundError, ValueError):  # the latter: no file has such a name
         return Seen(instead="nothing")
     except OSError as error:
-        return Seen(instead=_told(error))
+        return Seen(instead=_reason(error))
     try:
         with os.fdopen(descriptor, "rb") as opened:
             found = os.fstat(descriptor)
@@ -81,8 +81,8 @@ def look(path: Path, small: int = SMALL) -> Seen:
             digest = hashlib.file_digest(opened, "sha3_256").digest()
             return Seen(object_name(digest), opened.tell())
     except OSError as error:
-        return Seen(instead=_told(error))
+        return Seen(instead=_reason(error))
 
 
-def _told(error: OSError) -> str:
+def _reason(error: OSError) -> str:
     return "a folder" if isinstance(error, IsADirectoryError) else error.strerror or type(error).__name__

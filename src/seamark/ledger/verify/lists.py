@@ -45,19 +45,19 @@ def _rows_in(levels: bytes, width: int, values: int, most: int) -> Iterator[Plac
     """Where rows begin in a page, a great many runs at a time: each row may have two of its own."""
     packed: list[Run] = []
     zeros: list[Run] = []
-    told: list[bytes] = []
+    masks: list[bytes] = []
     held = 0
     for run, bits in _runs(levels, width, values, most):
         if bits:
             packed.append(run)
-            told.append(bits)
+            masks.append(bits)
         else:
             zeros.append(run)
         held += run[1]
         if held >= _AT_ONCE:
-            yield _places(packed, told, zeros, width)
-            packed, zeros, told, held = [], [], [], 0
-    yield _places(packed, told, zeros, width)
+            yield _places(packed, masks, zeros, width)
+            packed, zeros, masks, held = [], [], [], 0
+    yield _places(packed, masks, zeros, width)
 
 
 def _runs(levels: bytes, width: int, values: int, most: int) -> Iterator[tuple[Run, bytes]]:
@@ -88,9 +88,9 @@ def _runs(levels: bytes, width: int, values: int, most: int) -> Iterator[tuple[R
         done += length
 
 
-def _places(packed: Sequence[Run], told: Sequence[bytes], zeros: Sequence[Run], width: int) -> Places:
+def _places(packed: Sequence[Run], masks: Sequence[bytes], zeros: Sequence[Run], width: int) -> Places:
     """Where rows begin in some runs: with every item of level 0."""
-    bits = np.unpackbits(np.frombuffer(b"".join(told), np.uint8), bitorder="little")
+    bits = np.unpackbits(np.frombuffer(b"".join(masks), np.uint8), bitorder="little")
     items = _items(packed)
     levels = bits.reshape(-1, width)[: len(items)]
     return np.sort(np.concatenate([items[levels.max(axis=1) == 0], _items(zeros)]))

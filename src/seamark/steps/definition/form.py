@@ -233,7 +233,7 @@ class _Walk:
         except NoSource as reason:
             return self._cannot_follow(path, f"a module: {reason}")
         imported = imported_files(file, self.sources, self.lookup.is_projects_file)
-        parts = [f"{found.name}={told}" for found in imported if (told := self._imported_file(found))]
+        parts = [f"{found.name}={form}" for found in imported if (form := self._imported_file(found))]
         return text + (f" with {{{'; '.join(parts)}}}" if parts else "")
 
     def _token(self, file: ModuleFile, module: ModuleType | None = None) -> object:
@@ -308,11 +308,11 @@ class _Walk:
         given = {"defaults": function.__defaults__, "keywords": function.__kwdefaults__}
         for name, values in given.items():
             if isinstance(values, dict):
-                told = [f"{key!r}:{self.form(entry, path) or name_of(entry, *known)}" for key, entry in values.items()]
+                forms = [f"{key!r}:{self.form(entry, path) or name_of(entry, *known)}" for key, entry in values.items()]
             else:
-                told = [self.form(entry, path) or name_of(entry, *known) for entry in values or ()]
+                forms = [self.form(entry, path) or name_of(entry, *known) for entry in values or ()]
             if values:
-                yield f"{name}={type(values).__name__}({', '.join(told)})"
+                yield f"{name}={type(values).__name__}({', '.join(forms)})"
 
     def _wrapper(self, value: object, wrapped: object, closed: list[object], path: str) -> str:
         """Something of a package that was made from functions of the project: by a decorator, a UDF, a dispatcher."""

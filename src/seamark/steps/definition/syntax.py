@@ -128,8 +128,8 @@ def _holds(outer: _Span, inner: _Span) -> bool:
 def dumped(node: object) -> str:
     """A syntax tree as text, without its empty fields: versions of Python differ in which of these they have."""
     if isinstance(node, ast.AST):
-        told = {name: value for name, value in ast.iter_fields(node) if name not in ("kind", "type_comment")}
-        fields = [f"{name}={dumped(value)}" for name, value in told.items() if value is not None and value != []]
+        named = {name: value for name, value in ast.iter_fields(node) if name not in ("kind", "type_comment")}
+        fields = [f"{name}={dumped(value)}" for name, value in named.items() if value is not None and value != []]
         return f"{type(node).__name__}({', '.join(fields)})"
     return f"[{', '.join(map(dumped, node))}]" if isinstance(node, list) else repr(node)
 

@@ -119,7 +119,7 @@ def check_positions(
     left = dict(expected)
     for row in rows:
         step, source = row["transformation_id"], row["input_table_name"]
-        position = _told(expected, row, source)
+        position = _expected_at(expected, row, source)
         _strike_out(left, row, source)
         was_reset = row["generation"] != 0 and row["block_hash"] is None and row["record_offset"] is None
         if was_reset and (position is None or step not in folding):
@@ -130,7 +130,7 @@ def check_positions(
             continue
         wanted = position_row(position)
         del wanted["generation"]  # how often a position was reset is in no chain
-        del wanted["outputs"]  # these may be taken over: see `_told`
+        del wanted["outputs"]  # these may be taken over: see `_expected_at`
         differences = differing(wanted, row)
         if differences:
             what = f"the position of step '{step}' on '{source}' is not what the chain says: moved by hand, or changed"
@@ -144,7 +144,7 @@ def check_positions(
 Said = TypeVar("Said")
 
 
-def _told(expected: Mapping[tuple[str, str, str], Said], row: Row, about: str) -> Said | None:
+def _expected_at(expected: Mapping[tuple[str, str, str], Said], row: Row, about: str) -> Said | None:
     """What chains say of a row about a step: of its outputs, or of those that it takes over from.
 
     Rows from before outputs were recorded have none, and a step that lost an output continues from the rows of all.
@@ -177,7 +177,7 @@ def check_failed_keys(
     left = dict(expected)
     for row in rows:
         step, key = row["transformation_id"], _key_of(row)
-        known, table = _told(expected, row, key), tables.get(row["transformation_id"], "")
+        known, table = _expected_at(expected, row, key), tables.get(row["transformation_id"], "")
         _strike_out(left, row, key)
         if known is None:
             what = f"step '{step}' has a failed key {key} that its last checkpoint does not have"
