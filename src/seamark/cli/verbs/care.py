@@ -118,7 +118,15 @@ def verify(
             tables = tuple(name for name in sorted(heads) if table in (None, name))
         if trouble is not None and report.ok:
             raise trouble  # what the pipeline ran into is not a damaged file
-    verified = Verified(
+    heads_found = None if expected is None else [name for name in expected if table in (None, name)]
+    call.show(_verified(report, tables, replay=replay), partial(render.verified, rows=rows, expected=heads_found))
+    if not report.ok:
+        raise typer.Exit(FAILED)
+
+
+def _verified(report: VerifyReport, tables: tuple[str, ...], *, replay: bool) -> Verified:
+    """A report as it is shown; what is computed again is counted only if somebody asked for it."""
+    return Verified(
         ok=report.ok,
         tables=tables,
         blocks=report.blocks,
@@ -127,10 +135,6 @@ def verify(
         skipped=report.skipped,
         findings=report.findings,
     )
-    heads_found = None if expected is None else [name for name in expected if table in (None, name)]
-    call.show(verified, partial(render.verified, rows=rows, expected=heads_found))
-    if not report.ok:
-        raise typer.Exit(FAILED)
 
 
 def _heads_in(file: Path) -> dict[str, str]:

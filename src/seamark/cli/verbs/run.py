@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from seamark.diffs.diff import Diff
+    from seamark.facts.runs import RunResult
     from seamark.transforms.step import Step
 
 StepNames = Annotated[
@@ -106,15 +107,21 @@ def run(
     for done in (*report.steps.values(), *report.sinks.values()):
         call.output.trace(done.error)
     call.show(result, render_steps.run)
-    if result.how_to_load and not result.did_something:
+    if not result.did_something:
+        _say_why_not(call, result, on_change)
+    if not result.ok:
+        raise typer.Exit(FAILED)
+
+
+def _say_why_not(call: Call, result: RunResult, on_change: OnChangeChoice | None) -> None:
+    """What somebody can do who expected a run to do something."""
+    if result.how_to_load:
         call.output.note(f"Hint: {result.how_to_load}.")
-    if on_change == OnChangeChoice.recompute and not result.did_something:
+    if on_change == OnChangeChoice.recompute:
         call.output.note(
             "Hint: no definition differs from the one that its rows were made by, or kept under. "
             "`seamark reset STEP` has all keys computed again."
         )
-    if not result.ok:
-        raise typer.Exit(FAILED)
 
 
 def _wanted(steps: Sequence[Step | Diff], filters: Sequence[str]) -> dict[str, Any]:
