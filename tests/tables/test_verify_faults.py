@@ -35,6 +35,7 @@ def is_beyond(fault: Fault) -> bool:
 # What need not be found, by the words with which docs/verify.md has it.
 UNSEEN = {
     "rows of `run`, `staged`, `lease` and `live_run`": lambda f: f.place in ("run", "staged", "lease", "live_run"),
+    "rows of `mv_views` and `mv_scans`": lambda f: f.place in ("mv_views", "mv_scans"),
     "a row of `sink_position` that is not beyond its table": lambda f: f.place == "sink_position" and not is_beyond(f),
     "`generation` of a position": lambda f: f.place == "transform_input_offset" and f.column == "generation",
     "a row of `base` that is gone, not to be trusted, or of a version that is not there": lambda f: (
@@ -86,6 +87,10 @@ def built(spark, tmp_path_factory) -> Path:
     with sqlite3.connect(folder / "control.db") as connection:
         connection.execute("INSERT INTO sink_position VALUES ('out', 'feed', 3, 'clickhouse://somewhere')")
         connection.execute("INSERT INTO staged VALUES ('a run', '', 1.0)")
+        connection.execute("INSERT INTO mv_views VALUES ('a view', 'digest', 1.0)")
+        connection.execute(
+            "INSERT INTO mv_scans VALUES ('job', 'a view', 'main', 'scan', '', '[7]', NULL, 7, NULL, 1.0, NULL)"
+        )
         connection.execute("INSERT INTO live_run VALUES ('a run', 'make_feed', 'l', 1, 'p', 'm', 1.0, '{}', 0, 0)")
     connection.close()
     return folder
