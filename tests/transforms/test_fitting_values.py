@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamark.transforms.keys.select import fitting
+from seamark.transforms.keys.hops import fitting
 
 pytestmark = pytest.mark.scenario("X103")
 

@@ -24,7 +24,8 @@ from seamark.transforms.compute.required import drop_unmatched_keys, needed_inpu
 from seamark.transforms.declare.shape import Input, Shape
 from seamark.transforms.keying import LoadedRows
 from seamark.transforms.keys.every import all_keys
-from seamark.transforms.keys.select import fitting, with_keys
+from seamark.transforms.keys.hops import fitting
+from seamark.transforms.keys.select import with_keys
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from decimal import Decimal
 from functools import reduce
 
 import pyarrow as pa
@@ -13,12 +12,12 @@ from pyspark.sql import functions as F
 from seamark.steps.rows.fetch import read_for
 from seamark.steps.rows.scope import KeyValues
 from seamark.tables.frame import CheckedFrame, LocalFrame, Session, SparkFrame, its, quoted, union_of
-from seamark.tables.ordering import comparable
 from seamark.tables.read.choice import all_of
 from seamark.tables.read.records import read_slices
 from seamark.tables.read.rows import read_images
-from seamark.transforms.declare.shape import Input, Shape, is_exact_number
+from seamark.transforms.declare.shape import Input, Shape
 from seamark.transforms.keying import FIRST, LAST, Changes, Found
+from seamark.transforms.keys.hops import fitting, grouped, led_to
 
 
 def changed_keys(
@@ -48,36 +47,8 @@ def _by_own_columns(shape: Shape, source: Input, change: Changes) -> Found:
     """The keys in both images of each change: the old one names a key that the row may have left."""
     columns = shape.group_of(source)
     return Found(
-        change.table, columns, _grouped(change.images(source.source, columns), columns, source.source.context.session)
+        change.table, columns, grouped(change.images(source.source, columns), columns, source.source.context.session)
     )
-
-
-def _grouped(records: CheckedFrame, columns: Sequence[str], session: Session) -> CheckedFrame:
-    """Each key once, with the first and the last record that lead to it."""
-    rows = records.in_memory
-    return (
-        LocalFrame(_grouped_rows(rows, columns))
-        if rows is not None
-        else SparkFrame(_grouped_frame(records, columns, session))
-    )
-
-
-def _grouped_frame(records: CheckedFrame, columns: Sequence[str], session: Session) -> DataFrame:
-    frame, first = records.to_spark(session), FIRST if FIRST in records.names else LAST
-    return frame.groupBy(*map(quoted, columns)).agg(F.min(first).alias(FIRST), F.max(LAST).alias(LAST))
-
-
-def _grouped_rows(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
-    names = list(columns)
-    if FIRST not in rows.column_names:
-        rows = rows.append_column(FIRST, rows.column(LAST))
-    if not names:
-        return rows.select([FIRST, LAST]).sort_by([(LAST, "descending")]).slice(0, 1)
-    # Columns are renamed to numbers: Arrow calls its results `<column>_max`, which may be the name of another column.
-    numbered = rows.select([*names, FIRST, LAST]).rename_columns([str(place) for place in range(len(names) + 2)])
-    *keys, first, last = numbered.column_names
-    grouped = numbered.group_by(keys).aggregate([(first, "min"), (last, "max")])
-    return grouped.select([*keys, f"{first}_min", f"{last}_max"]).rename_columns([*names, FIRST, LAST])
 
 
 # --- a reference ------------------------------------------------------------------------------------------------------
@@ -92,13 +63,10 @@ def _by_reverse_join(shape: Shape, reference: Input, change: Changes, read: Mapp
         return Found(change.table, columns, LocalFrame(_no_keys(shape, columns)))
     few = values.in_memory
     if few is None:
-        rows_frame = read_images(primary.source, upto=upto)
-        return Found(change.table, columns, SparkFrame(_joined(columns, rows_frame, values.to_spark(session))))
-    rows = read_for(primary.source, KeyValues(few.drop_columns([FIRST, LAST])), upto, columns)
-    if rows.in_memory is not None:
-        return Found(change.table, columns, LocalFrame(_joined_in_memory(columns, rows.in_memory, few)))
-    spoken = F.broadcast(values.to_spark(session))
-    return Found(change.table, columns, SparkFrame(_joined(columns, rows.to_spark(session), spoken)))
+        rows: CheckedFrame = SparkFrame(read_images(primary.source, upto=upto))
+    else:
+        rows = read_for(primary.source, KeyValues(few.drop_columns([FIRST, LAST])), upto, columns)
+    return Found(change.table, columns, led_to(columns, rows, values, session))
 
 
 def _reference_values(shape: Shape, reference: Input, change: Changes) -> CheckedFrame:
@@ -107,66 +75,18 @@ def _reference_values(shape: Shape, reference: Input, change: Changes) -> Checke
     mine = [name for name, _ in reference.join_keys]
     types = [shape.primary.source.schema.column(name).type for name in mine]
     session = reference.source.context.session
-    grouped = _grouped(change.images(reference.source, _once(theirs)), _once(theirs), session)
-    if grouped.in_memory is None:
+    found = grouped(change.images(reference.source, _once(theirs)), _once(theirs), session)
+    if found.in_memory is None:
         picked = [F.col(quoted(t)).alias(m) for m, t in zip(mine, theirs, strict=True)]
         whole = all_of([F.col(quoted(name)).isNotNull() for name in mine])  # NaN is a value
-        return SparkFrame(grouped.to_spark(session).select(*picked, FIRST, LAST).where(whole))
-    columns = [grouped.in_memory.column(name) for name in [*theirs, FIRST, LAST]]
+        return SparkFrame(found.to_spark(session).select(*picked, FIRST, LAST).where(whole))
+    columns = [found.in_memory.column(name) for name in [*theirs, FIRST, LAST]]
     table = pa.Table.from_arrays(columns, names=[*mine, FIRST, LAST])
     return LocalFrame(fitting(table.drop_null(), dict(zip(mine, types, strict=True))))
 
 
 def _once(names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(names))
-
-
-def fitting(values: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
-    """The values cast to these types, without those that a type cannot hold: they equal nothing there."""
-    for name, wanted in types.items():
-        place, column = values.column_names.index(name), values.column(name)
-        if column.type == wanted:
-            continue
-        try:
-            converted = column.cast(wanted)
-        except pa.ArrowInvalid:  # some do not fit; or Arrow refuses all, as it does whole numbers for short decimals
-            each = [_fitted(value, wanted) for value in column]
-            values = values.filter(pa.array([one is not None for one in each], pa.bool_()))
-            converted = pa.chunked_array([pa.array([one.as_py() for one in each if one is not None], wanted)])
-        values = values.set_column(place, pa.field(name, wanted), converted)
-    return values
-
-
-def _fitted(value: pa.Scalar, wanted: pa.DataType) -> pa.Scalar | None:
-    """The same value in another type; None if that cannot hold it."""
-    try:
-        if is_exact_number(value.type) and is_exact_number(wanted):
-            number = Decimal(value.as_py())
-            if pa.types.is_decimal(wanted):
-                return pa.scalar(number, wanted)
-            return pa.scalar(int(number), wanted) if number == number.to_integral_value() else None
-        return value.cast(wanted)
-    except (pa.ArrowInvalid, OverflowError):
-        return None
-
-
-def _joined_in_memory(columns: Sequence[str], rows: pa.Table, values: pa.Table) -> pa.Table:
-    names = [name for name in values.column_names if name not in (FIRST, LAST)]
-    places = {key: place for place, key in enumerate(comparable(values.select(names)))}
-    mine = pa.array([places[key] for key in comparable(rows.select(names))], pa.int64())
-    keys = rows.select(list(columns))
-    for name in (FIRST, LAST):
-        keys = keys.append_column(name, values.column(name).take(mine))
-    return _grouped_rows(keys, columns)
-
-
-def _joined(columns: Sequence[str], rows: DataFrame, values: DataFrame) -> DataFrame:
-    names = [name for name in values.columns if name not in (FIRST, LAST)]
-    renamed = values.select(*[F.col(quoted(n)).alias(its(n)) for n in names], F.col(FIRST), F.col(LAST))
-    same = [rows[quoted(name)] == renamed[quoted(its(name))] for name in names]
-    joined = rows.join(renamed, all_of(same))
-    by = [quoted(name) for name in columns]
-    return joined.groupBy(*by).agg(F.min(FIRST).alias(FIRST), F.max(LAST).alias(LAST))
 
 
 def _no_keys(shape: Shape, columns: Sequence[str]) -> pa.Table:
@@ -199,7 +119,7 @@ def _through_references(
         yield _by_own_columns(shape, source, change)
         return
     keys = reduce(DataFrame.unionByName, frames)
-    yield Found(change.table, shape.keys, _grouped(SparkFrame(keys), shape.keys, source.source.context.session))
+    yield Found(change.table, shape.keys, grouped(SparkFrame(keys), shape.keys, source.source.context.session))
 
 
 def _images(source: Input, change: Changes, columns: Sequence[str]) -> DataFrame:
