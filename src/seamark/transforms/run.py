@@ -14,9 +14,10 @@ import pyarrow as pa
 
 from seamark.control import CoveredKey, FailedKey, Mode, RunRecord
 from seamark.errors import ComputeFailed, TooManyFailures
+from seamark.spark.frames import arrow_rows
 from seamark.steps.past.checkpoint import Checkpoint, RangeMark, ReadAt, taken_intervals
 from seamark.steps.rows.keys import columns_of, key_texts
-from seamark.steps.rows.scope import KeyValues, Scope
+from seamark.steps.rows.scope import AllKeys, KeyFrame, KeyRange, KeyValues, Scope
 from seamark.steps.running.attempt import Attempt
 from seamark.steps.running.blame import KeyTrouble, function_failed
 from seamark.steps.running.commit import Batch, Committed, Committer, Covered, change_of, least_watermark, position_at
@@ -270,7 +271,7 @@ class StepRun:
             mode=work.mode,
             read={table: ReadAt.of(pin) for table, pin in backlog.pins.items()},
             taken=taken_intervals(work.taken),
-            keys=work.keys,
+            keys=(*work.keys, *_joined_keys(work.scope, done.scope)),
             range=work.range,
             failed=standing,
             skipped=failed,
@@ -334,6 +335,18 @@ class StepRun:
         report.failures = (*report.failures, *((key, entry.error) for key, entry in failed.items()))
         for table, (after, upto) in committed.added.items():
             self.added[table] = (self.added[table][0] if table in self.added else after, upto)
+
+
+def _joined_keys(taken: Scope, computed: Scope) -> tuple[str, ...]:
+    """The keys that were computed with those that a batch took, so that replay computes them as well."""
+    if taken is computed or isinstance(computed, AllKeys | KeyRange):
+        return ()
+    if isinstance(computed, KeyFrame):
+        assert isinstance(taken, KeyFrame)
+        more = arrow_rows(computed.frame.exceptAll(taken.frame.select(*computed.frame.columns)))
+        return tuple(key_texts(more.select(list(computed.columns))))
+    known = set(key_texts(taken.values)) if isinstance(taken, KeyValues) else set()
+    return tuple(text for text in key_texts(computed.values) if text not in known)
 
 
 def failed_keys(results: Results) -> pa.Table | None:
