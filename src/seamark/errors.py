@@ -392,3 +392,20 @@ class UnfitValue(SinkError):
 
 class UnreadableSource(SeamarkError):
     """A file, folder or table of views is not there, or cannot be read."""
+
+
+class ViewError(SeamarkError):
+    """Views have errors and were not loaded; `issues` has all of them."""
+
+    def __init__(self, issues: Sequence[object]) -> None:
+        self.issues = issues
+        errors = [issue for issue in issues if getattr(issue, "is_error", True)]
+        shown = "\n".join(map(str, errors))
+        super().__init__(f"views were not loaded: {len(errors)} error{'s' * (len(errors) != 1)}.\n{shown}")
+
+
+class UnknownView(StepError):
+    """No view of this name is loaded."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        super().__init__(f"there is no view '{name}'.", hint=did_you_mean(name, known, "Views"))

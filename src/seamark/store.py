@@ -35,10 +35,10 @@ from seamark.steps.running.run_config import OnChange, RunConfig
 from seamark.steps.running.signed import as_signed
 from seamark.steps.standing.moves import Move
 from seamark.steps.standing.offsets import OffsetTable
-from seamark.store_care import StoreCare
+from seamark.store_views import StoreViews, rows_behind_view
 from seamark.tables.care.heal import Healed, heal_heads
 from seamark.tables.context import TableContext
-from seamark.tables.kinds import DIFF, FUNCTIONS
+from seamark.tables.kinds import DIFF, FUNCTIONS, VIEW
 from seamark.tables.read.cache import BaseCache
 from seamark.tables.table import Head, Table, TableOrName
 from seamark.tables.write.cuts import CutPlan, SizeLimit
@@ -52,13 +52,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-    from seamark.views.issues import MvIssues
-    from seamark.views.sources import Source
 
-_ROWS_BEHIND = {**dict.fromkeys(FUNCTIONS, input_rows), DIFF: log_records}
+_ROWS_BEHIND = {**dict.fromkeys(FUNCTIONS, input_rows), DIFF: log_records, VIEW: rows_behind_view}
 
 
-class DataStore(StoreCare):
+class DataStore(StoreViews):
     """Tables on a verifiable log: a control database and a warehouse, opened together.
 
     `control` is the database's URL and `warehouse` a folder; what is not given comes from the environment
@@ -362,22 +360,6 @@ class DataStore(StoreCare):
         except NoSuchRow as missing:
             maker = self._pipeline.maker_of(table)
             raise missing if maker is None else maker.explain_missing(table, key, missing) from None
-
-    # --- views --------------------------------------------------------------------------------------------------------
-
-    def check_views(self, source: Source | Sequence[Source], *, hints: bool = False, analyse: bool = True) -> MvIssues:
-        """All issues of views and handlers, in the order of their places. Nothing is changed.
-
-        `source` is a text of statements, the path of a file or folder, a table of statements, or several of these,
-        which are checked together. `hints` adds what could be quicker. Without `analyse` Spark is not asked.
-        """
-        from seamark.views.analysis.analyse import analysis
-        from seamark.views.checks.check import Surroundings, check
-        from seamark.views.sources import CatalogTables, read_views
-
-        surroundings = Surroundings(CatalogTables(self._catalog))
-        asked = analysis(lambda: self.spark) if analyse else None
-        return check(read_views(source), surroundings, hints=hints, analyse=asked).issues
 
     # --- sinks --------------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -47,6 +48,17 @@ class Catalog:
         table = Table(self._context, name, declared, changefeeds=dict(changefeeds or {}))
         self.declared[name] = table
         return table
+
+    def declare_schema(self, name: str, schema: TableSchema) -> Table:
+        """The table of this name with a schema that a step gives it; columns that it had once stay, and are NULL."""
+        check_table_name(name)
+        standing = self.schema_at(self._context.control.index.head(name))
+        if standing is not None:
+            dropped = tuple(column for column in standing.columns if column.name not in schema.names)
+            merged = replace(schema, columns=(*schema.columns, *dropped))
+            schema = merged if check_evolution(name, standing, merged) else standing
+        self.declared[name] = Table(self._context, name, schema)
+        return self.declared[name]
 
     def known(self, name: str) -> Table:
         """The table of this name, or `UnknownTable`."""

@@ -27,12 +27,14 @@ class Kind:
 
 
 DIFF = "diff"
+VIEW = "view"
 
 KINDS: Mapping[str, Kind] = {
     "python": Kind(is_function=True),
     "pandas": Kind(is_function=True),
     "sql": Kind(is_function=True, runs_from_chain=True),
     DIFF: Kind(takes_once=True, has_signs=True, fills=lambda step, _outputs: [f"{step}_state"]),
+    VIEW: Kind(),
 }
 FUNCTIONS = tuple(name for name, kind in KINDS.items() if kind.is_function)
 _UNKNOWN = Kind()

@@ -71,6 +71,15 @@ class MvIssues(list[MvIssue]):
     def __init__(self, issues: Iterable[MvIssue] = (), skipped: Iterable[str] = ()) -> None:
         super().__init__(sorted(dict.fromkeys(issues), key=_order))
         self.skipped: tuple[str, ...] = tuple(skipped)
+        self.loaded: tuple[str, ...] = ()
+        self.left_out: tuple[str, ...] = ()
+        self.stopped: tuple[str, ...] = ()
+
+    def with_outcome(self, loaded: Iterable[str], left_out: Iterable[str], stopped: Iterable[str]) -> MvIssues:
+        """The same with what loading made of it: the views that run, what was left out, and what runs no more."""
+        found = MvIssues(self, self.skipped)
+        found.loaded, found.left_out, found.stopped = tuple(loaded), tuple(left_out), tuple(stopped)
+        return found
 
     @property
     def ok(self) -> bool:

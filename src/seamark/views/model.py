@@ -340,6 +340,7 @@ class MvTarget:
     destination_place: int = 0
     dictionaries: tuple[str, ...] = ()
     is_document: bool = False  # written in the document's language
+    is_select: bool = False  # given as a SELECT by itself: its name and key do not stand in the text
 
     @property
     def is_full(self) -> bool:

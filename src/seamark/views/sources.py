@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import reduce
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def read_views(source: Source | Sequence[Source]) -> Reading:
         return reduce(Reading.__add__, map(read_views, source), Reading())
     if isinstance(source, Table):
         return _read_table(source)
-    path = _as_path(source)
+    path = as_path(source)
     if path is None:
         return read_script(str(source))
     if path.is_dir():
@@ -43,7 +43,7 @@ def read_views(source: Source | Sequence[Source]) -> Reading:
     return read_script(_text_of(path), str(path))
 
 
-def _as_path(source: str | Path) -> Path | None:
+def as_path(source: str | Path) -> Path | None:
     """The path that a source is, or None if it is a text: one line without `;` that is there or ends in `.sql`."""
     if isinstance(source, Path):
         return source
@@ -97,11 +97,12 @@ def _read_table(table: Table) -> Reading:
 
 
 class CatalogTables:
-    """The tables of a store as checks see them. Each is looked up once."""
+    """The tables of a store as checks see them, without some of them. Each is looked up once."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, without: Collection[str] = ()) -> None:
         self._catalog = catalog
-        self._names = tuple(catalog.names())
+        self._without = without
+        self._names = tuple(name for name in catalog.names() if name not in without)
         self._found: dict[str, MvTableInfo] = {}
 
     def names(self) -> tuple[str, ...]:
@@ -110,10 +111,12 @@ class CatalogTables:
 
     def find(self, name: str) -> MvTableInfo | None:
         """What is known of the table of this name, or None."""
+        if name in self._without:
+            return None
         if name not in self._found:
             try:
                 table = self._catalog.known(name)
             except UnknownTable:
                 return None
-            self._found[name] = MvTableInfo(name, table.schema, table.changefeeds)
+            self._found[name] = MvTableInfo(name, table.schema.visible, table.changefeeds)
         return self._found[name]

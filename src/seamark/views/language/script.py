@@ -57,7 +57,8 @@ def read_view(
     except UnreadableSelect as trouble:
         return Reading(issues=(_unreadable(trouble, MvText.whole(script)),))
     keys = None if key is None else tuple(key)
-    return Reading((MvTarget(name, parts, script, 0, keys, 0, refresh, dictionaries=tuple(dictionaries)),))
+    target = MvTarget(name, parts, script, 0, keys, 0, refresh, dictionaries=tuple(dictionaries), is_select=True)
+    return Reading((target,))
 
 
 def _statement(statement: Statement, script: MvScript) -> Reading:

@@ -22,12 +22,12 @@ def units_query(
     paths: Paths,
     versions: Mapping[int, str] | None = None,
     waiting: Collection[int] | None = None,
-    keys: str = KEYS,
+    keys: str | None = KEYS,
 ) -> str:
     """The units of the left-most rows whose keys are in `keys`.
 
     `versions` are the relations to read instead of the tables, by the number of the occurrence; `waiting` the
-    occurrences that have waiting records, all of them if it is None.
+    occurrences that have waiting records, all of them if it is None. Without `keys` all left-most rows are meant.
     """
     unit = paths.unit
     assert unit.query is not None, "a part that was not read has no units"
@@ -45,7 +45,7 @@ class _Writer:
     paths: Paths
     versions: Mapping[int, str]
     waiting: Collection[int] | None
-    keys: str
+    keys: str | None
 
     def tables(self, query: MvQuery) -> str:
         """FROM and WHERE."""
@@ -78,7 +78,7 @@ class _Writer:
             listed = [f"{self._value(source.query, c.value)} AS {quoted(c.name)}" for c in source.query.columns]
             return f"(SELECT {', '.join(listed)}\n{self.tables(source.query)})"
         table = self.versions.get(source.number, quoted(str(source.table)))
-        if source.number != self.paths.unit.leftmost:
+        if source.number != self.paths.unit.leftmost or self.keys is None:
             return table
         info = source.info
         names = (info.schema.key or info.columns) if info is not None else ()

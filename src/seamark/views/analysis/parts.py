@@ -1,0 +1,57 @@
+"""The types that Spark finds for the columns and units of views, over empty tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from seamark.tables.schema.types import arrow_type
+from seamark.views.analysis.scratch import Scratch, scratch_in
+from seamark.views.model import MvPart, MvTarget
+from seamark.views.paths.actions import paths_of
+from seamark.views.paths.units import selectable
+from seamark.views.spec import AnalysedView
+from seamark.views.sql.queries import owner_names
+from seamark.views.sql.texts import Changes, part_text, with_tables
+from seamark.views.table_info import Tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+
+def analysed_views(
+    session: Callable[[], SparkSession], targets: Iterable[MvTarget], tables: Tables
+) -> Iterator[tuple[MvTarget, AnalysedView]]:
+    """What Spark says of each view; it is asked about a view once all tables that this reads are there."""
+    with scratch_in(session()) as scratch:
+        for target in targets:
+            for name in target.tables:
+                info = tables.find(name)
+                assert info is not None, f"table '{name}' was checked"
+                scratch.add(name, info.schema.spark_read())
+            yield target, _analysed(target, scratch)
+
+
+def _analysed(target: MvTarget, scratch: Scratch) -> AnalysedView:
+    texts = [with_tables(part, scratch.relations.by_number(part)) for part in target.parts]
+    union = texts[0] if len(texts) == 1 else "\nUNION ALL\n".join(f"SELECT * FROM (\n{text}\n)" for text in texts)
+    units = () if target.is_full else tuple(_unit(part, scratch) for part in target.parts)
+    return AnalysedView(_types(scratch.types_of(union)), units)
+
+
+def _unit(part: MvPart, scratch: Scratch) -> tuple[pa.DataType, ...]:
+    unit = paths_of(part).unit
+    names = owner_names(len(unit.columns))
+    shown = zip(selectable(part, unit), names, strict=True)
+    columns = ", ".join(f"{expression} AS {name}" for expression, name in shown)
+    types = _types(scratch.types_of(part_text(part, Changes(scratch.relations.by_number(part), columns=columns))))
+    return tuple(types[name] for name in names)
+
+
+def _types(columns: StructType) -> dict[str, pa.DataType]:
+    found = {field.name: arrow_type(field.dataType) for field in columns.fields}
+    assert None not in found.values(), "columns of types that no table holds were refused"
+    return {name: kind for name, kind in found.items() if kind is not None}

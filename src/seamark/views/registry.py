@@ -1,0 +1,211 @@
+"""The views of a store: loaded from sources or declared one by one, each a step of the pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seamark.errors import UnknownView, ViewError
+from seamark.steps.running.pipeline import Pipeline
+from seamark.steps.running.run_config import OnChange
+from seamark.tables.catalog import Catalog
+from seamark.tables.context import TableContext
+from seamark.tables.schema.table_schema import Column, TableSchema
+from seamark.tables.table import Table
+from seamark.views.analysis.analyse import analysis
+from seamark.views.analysis.parts import analysed_views
+from seamark.views.checks.check import Checked, Surroundings, check
+from seamark.views.context import MvHandler
+from seamark.views.issues import MvIssues
+from seamark.views.keying import ViewKeying
+from seamark.views.language.script import Reading, read_view
+from seamark.views.model import MvRefresh, MvTarget
+from seamark.views.paths.keys import key_of
+from seamark.views.sources import CatalogTables, Source, as_path, read_views
+from seamark.views.spec import (
+    AnalysedView,
+    ViewOptions,
+    ViewSpec,
+    gives_each_key_once,
+    view_units,
+    with_hidden,
+)
+from seamark.views.view import View
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TEXTS = ""  # the source of all texts that were loaded without a name
+
+
+@dataclass
+class _Loaded:
+    """What one source gave."""
+
+    reading: Reading
+    views: tuple[str, ...] = ()
+    handlers: tuple[MvHandler, ...] = ()
+
+
+@dataclass
+class ViewRegistry:
+    """Checks views, makes steps of them, and replaces them when their source is loaded again."""
+
+    context: TableContext
+    catalog: Catalog
+    pipeline: Pipeline
+    session: Callable[[], SparkSession]
+    wait: float
+    destinations: set[str] = field(default_factory=set)
+    _loaded: dict[str, _Loaded] = field(default_factory=dict)
+    _views: dict[str, View] = field(default_factory=dict)
+    _made: set[str] = field(default_factory=set)  # tables that views have declared
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def view(self, name: str) -> View:
+        """The view of this name."""
+        if name not in self._views:
+            raise UnknownView(name, list(self._views))
+        return self._views[name]
+
+    def views(self) -> dict[str, View]:
+        """All views by name."""
+        return dict(self._views)
+
+    def check(self, source: Source | Sequence[Source], *, hints: bool = False, analyse: bool = True) -> MvIssues:
+        """All issues of views and handlers. Nothing is changed."""
+        return self._checked(read_views(source), hints=hints, analyse=analyse, known=()).issues
+
+    # --- declaring and loading ----------------------------------------------------------------------------------------
+
+    def declare(
+        self,
+        name: str,
+        select: str,
+        key: str | Sequence[str] | None,
+        refresh: MvRefresh,
+        dictionaries: Sequence[str],
+        options: ViewOptions,
+    ) -> View:
+        """Add a view by its SELECT; one of this name that was declared before is replaced."""
+        keys = (key,) if isinstance(key, str) else None if key is None else tuple(key)
+        reading = read_view(name, select, keys, refresh, dictionaries)
+        self._load(f"view {name}", reading, options, strict=True)
+        return self._views[name]
+
+    def load(
+        self,
+        source: Source | Sequence[Source],
+        name: str | None = None,
+        *,
+        strict: bool = True,
+        on_change: OnChange | None = None,
+    ) -> MvIssues:
+        """Load the views and handlers of a source in place of what it gave before."""
+        options = ViewOptions() if on_change is None else ViewOptions(on_change=on_change)
+        return self._load(name or _name_of(source), read_views(source), options, strict=strict)
+
+    def _load(self, source: str, reading: Reading, options: ViewOptions, *, strict: bool) -> MvIssues:
+        before = self._loaded.get(source, _Loaded(Reading()))
+        known = [name for name in self._views if name not in before.views]
+        checked = self._checked(reading, hints=False, analyse=True, known=known)
+        issues = checked.issues
+        if strict and not issues.ok:
+            raise ViewError(issues)
+        right = [] if "link" in issues.skipped else self._right(checked)
+        stopped = [name for name in before.views if name not in {target.name for target in right}]
+        handlers = tuple(h for h in checked.context.handlers if h.name not in checked.wrong_handlers)
+        with self._all_or_nothing():
+            for name in before.views:
+                self.pipeline.exclude(self._views.pop(name))
+            for spec in self._specs(right, options):
+                view = View(self.context, spec, self.pipeline.makers, self.wait, issues)
+                self.pipeline.include(view)
+                self._views[spec.name] = view
+        self._loaded[source] = _Loaded(reading, tuple(target.name for target in right), handlers)
+        loaded = {target.name for target in right}
+        left_out = [*(t.name for t in reading.targets if t.name not in loaded), *checked.wrong_handlers]
+        return issues.with_outcome(loaded=sorted(loaded), left_out=left_out, stopped=stopped)
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """Put everything back as it was if a view is refused while others are in place already."""
+        steps, views, tables = dict(self.pipeline.steps), dict(self._views), dict(self.catalog.declared)
+        makers, made = dict(self.context.makers), set(self._made)
+        try:
+            yield
+        except BaseException:
+            self.pipeline.steps, self._views, self.catalog.declared, self._made = steps, views, tables, made
+            self.context.makers.clear()
+            self.context.makers.update(makers)
+            raise
+
+    @staticmethod
+    def _right(checked: Checked) -> list[MvTarget]:
+        """The views without an error that read no view with one, each after those that it reads."""
+        wrong = set(checked.wrong_views)
+        right = []
+        for target in checked.context.in_order():
+            if target.name in wrong or wrong & set(target.tables):
+                wrong.add(target.name)
+            else:
+                right.append(target)
+        return right
+
+    def _checked(self, reading: Reading, *, hints: bool, analyse: bool, known: Sequence[str]) -> Checked:
+        made_by_views = {target.name for target in reading.targets} - set(self._declared_by_hand())
+        tables = CatalogTables(self.catalog, without=made_by_views)
+        surroundings = Surroundings(tables, self.destinations, known)
+        return check(reading, surroundings, hints=hints, analyse=analysis(self.session) if analyse else None)
+
+    def _declared_by_hand(self) -> Iterator[str]:
+        """The tables that the program declares itself; those of views are made to fit their SELECTs."""
+        return (name for name in self.catalog.declared if name not in self._made)
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    def _specs(self, targets: Iterable[MvTarget], options: ViewOptions) -> Iterator[ViewSpec]:
+        """The views as steps; the table of each is known to those that follow."""
+        tables = CatalogTables(self.catalog)
+        for target, analysed in analysed_views(self.session, targets, tables):
+            yield ViewSpec(target, self._keying(target, analysed, options), options)
+
+    def _keying(self, target: MvTarget, analysed: AnalysedView, options: ViewOptions) -> ViewKeying:
+        by_hand = target.name in set(self._declared_by_hand())
+        schema = (
+            self.catalog.declared[target.name].schema
+            if by_hand
+            else proposed_schema(analysed, key_of(target, None).columns)
+        )
+        units = view_units(target, analysed, schema)
+        made = self.catalog.declare_schema(target.name, with_hidden(schema, units))
+        if not by_hand:
+            self._made.add(target.name)
+        return ViewKeying(
+            step=target.name,
+            sources={name: self.catalog.known(name).source.visible for name in target.tables},
+            output=made.source,
+            units=units,
+            gives_each_key_once=gives_each_key_once(units, schema),
+            batch_keys=options.batch_keys,
+        )
+
+
+def proposed_schema(analysed: AnalysedView, key: Sequence[str]) -> TableSchema:
+    """The columns of a view in the types that Spark found, those of the key NOT NULL."""
+    keys = {name.casefold() for name in key}
+    columns = tuple(Column(name, kind, name.casefold() not in keys) for name, kind in analysed.columns.items())
+    by_name = {column.name.casefold(): column.name for column in columns}
+    return TableSchema(columns, tuple(by_name[name.casefold()] for name in key))
+
+
+def _name_of(source: Source | Sequence[Source]) -> str:
+    if isinstance(source, Sequence) and not isinstance(source, str):
+        return ", ".join(map(_name_of, source))
+    if isinstance(source, Table):
+        return f"table {source.name}"
+    return TEXTS if isinstance(source, str) and as_path(source) is None else str(Path(str(source)))
