@@ -77,8 +77,7 @@ class Finder:
         """All units at the pins, as soon as one image is left."""
         if images.is_empty():
             return LocalFrame(_no_units(part, self.units))
-        rows = images.select([LAST]).renamed({LAST: LAST})
-        spanned = grouped(rows, (), self.session)
+        spanned = grouped(images.select([LAST]), (), self.session)
         return _with_offsets(every_unit(part, self.tables), spanned, self.session)
 
     # --- to the left-most rows ----------------------------------------------------------------------------------------

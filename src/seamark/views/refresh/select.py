@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import reduce
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from seamark.errors import SeamarkError
 from seamark.spark.causes import SPARK_ERRORS
 from seamark.steps.rows.scope import AllKeys, rows_within
-from seamark.steps.running.blame import KeyTrouble, blamed
+from seamark.steps.running.blame import blamed
 from seamark.tables.computed import computed
 from seamark.tables.frame import CheckedFrame, LocalFrame, quoted
 from seamark.tables.frames import check_returned_frame
@@ -83,7 +83,7 @@ class Selection:
             columns = ", ".join(f"{expression} AS {quoted(name)}" for expression, name in shown)
         return part_text(part.part, Changes(names, columns=columns))
 
-    def _columns(self, part: PartUnits, found: DataFrame):  # type: ignore[no-untyped-def]
+    def _columns(self, part: PartUnits, found: DataFrame) -> Iterator[Column]:
         """The table's columns: what the SELECT gives, NULL where it gives nothing, and the hidden ones."""
         given = {name.casefold(): name for name in found.columns}
         for column in self.output.schema.columns:
@@ -97,6 +97,3 @@ class Selection:
                 yield F.col(quoted(name)).alias(column.name)
             else:
                 yield F.lit(None).cast(kind).alias(column.name)
-
-
-__all__ = ["KeyTrouble", "Selection"]
