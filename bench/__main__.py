@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench import algorithms, cold, diffs, foundation, sinks, transforms
+from bench import algorithms, cold, diffs, foundation, sinks, transforms, views
 from bench.measure import Figure, name_of
 from bench.stores import Bench
 
@@ -44,6 +44,11 @@ FIGURES: tuple[Measure, ...] = (
     transforms.idle,
     algorithms.algorithms,
     transforms.filtered_join,
+    views.checked_views,
+    views.idle_views,
+    views.five_table_view,
+    views.grouped_view,
+    views.newest_view,
     diffs.growth_of_state,
     diffs.new_chunks,
 )

@@ -18,12 +18,14 @@ from bench.baselines import HandWrittenFeed, round_of_changed_posts
 from bench.blog import Blog
 from bench.measure import PeakMemory, scaled, seconds
 from bench.people import COLUMNS, people, store
+from bench.shop import Shop
 from bench.visits import Visits
 
 FRESH_ROWS = scaled(10_000_000)
 MANY_POSTS = scaled(10_000_000)
 FEW_POSTS = scaled(100_000)
 USERS = scaled(1_000_000)
+MANY_ORDERS = scaled(10_000_000)
 MANY_VISITS = scaled(20_000_000, 400_000)
 FEW_VISITS = scaled(2_000_000, 200_000)
 
@@ -77,6 +79,13 @@ class Bench:
         spark = self.warm_steps
         with self._making("100 k posts and their feed"):
             return Blog(spark, self.folder / "small", FEW_POSTS, USERS)
+
+    @cached_property
+    def shop(self) -> Shop:
+        """10 M orders of 1 M customers in 100 000 regions, with extensions and payments."""
+        spark = self.warm_steps
+        with self._making("10 M orders and what belongs to them"):
+            return Shop(spark, self.folder / "shop", MANY_ORDERS)
 
     @cached_property
     def plain_feed_seconds(self) -> float:
