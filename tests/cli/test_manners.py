@@ -13,7 +13,7 @@ import seamark
 VERBS = [
     *("init", "plan", "run", "failures", "retry", "reset"),
     *("ls", "log", "show", "status", "why"),
-    *("verify", "heads", "fold", "gc", "doctor"),
+    *("check", "verify", "heads", "fold", "gc", "doctor"),
 ]
 IN_A_PROJECT = [
     *(["plan"], ["run"], ["failures"], ["retry", "process_posts"], ["reset", "process_posts"]),
