@@ -303,6 +303,21 @@ def test_dictionaries_of_a_view_are_tables_that_it_reads(dictionaries, expected)
     assert [i.kind for i in check(reading, Surroundings(tables())).issues] == expected
 
 
+@pytest.mark.parametrize(
+    ("condition", "column"),
+    [
+        ("o.note IN (SELECT p.order_id FROM payment p)", 17),
+        ("(o.id, o.note) IN (SELECT p.order_id, p.pay_id FROM payment p)", 17),
+        ("EXISTS (SELECT 1 FROM payment p WHERE p.order_id = o.note)", 55),
+    ],
+)
+def test_columns_that_a_subquery_compares_are_of_one_kind_too(condition, column):
+    reading = read_view("w", f"SELECT o.id FROM orders o\nWHERE 1 = 1 AND {condition}")
+    (issue,) = check(reading, Surroundings(tables())).issues
+    assert (issue.kind, issue.severity, issue.line, issue.column) == ("JoinTypes", "error", 2, column)
+    assert "'o.note' is string" in issue.message
+
+
 @pytest.mark.scenario("V63")
 def test_a_dictionary_that_concerns_every_key_is_not_warned_of_and_a_stream_is_at_its_place():
     select = "SELECT o.id, s.value FROM orders o\nJOIN settings s ON s.code = 58"

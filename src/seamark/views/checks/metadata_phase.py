@@ -11,10 +11,11 @@ from seamark.tables.schema.types import spark_name
 from seamark.transforms.declare.shape import is_exact_number
 from seamark.views.checks.batches import Batches
 from seamark.views.issues import MvIssue, issue_at, issue_in
-from seamark.views.model import MvJoinCondition, MvJoinSource, MvPart, MvTarget, MvUnitKind
+from seamark.views.model import MvJoinSource, MvPart, MvQuery, MvReference, MvSubqueryKind, MvTarget, MvUnitKind
 from seamark.views.paths.actions import ActionEveryKey, ActionKeysGrab, Paths, paths_of
-from seamark.views.paths.lineage import Lineage
+from seamark.views.paths.lineage import Lineage, plain_reference
 from seamark.views.paths.types import type_of
+from seamark.views.places import MvPlace
 from seamark.views.table_info import MvTableInfo, Tables
 
 
@@ -150,16 +151,26 @@ def unit_issues(part: MvPart) -> Iterator[MvIssue]:
 def _join_types(paths: Paths) -> Iterator[MvIssue]:
     lineage = paths.facts.lineage
     for query in lineage.queries():
-        conditions: list[MvJoinCondition] = [c for source in query.sources for c in source.conditions]
-        for condition in (*conditions, *query.where):
-            if condition.columns is None:
-                continue
-            types = [type_of(lineage, side) for side in condition.columns]
+        for place, left, right in _compared(query):
+            types = [type_of(lineage, side) for side in (left, right)]
             kinds = [kind_of(found) for found in types if found is not None]
             if len(kinds) == 2 and None not in kinds and kinds[0] != kinds[1]:
-                shown = [f"'{side.shown}' is {spark_name(t)}" for side, t in zip(condition.columns, types, strict=True)]
+                shown = [f"'{side.shown}' is {spark_name(t)}" for side, t in zip((left, right), types, strict=True)]
                 message = f"{' and '.join(shown)}: their values do not compare"
-                yield issue_in("JoinTypes", message, paths.part.text, condition.computation.place.start)
+                yield issue_in("JoinTypes", message, paths.part.text, place.start)
+
+
+def _compared(query: MvQuery) -> Iterator[tuple[MvPlace, MvReference, MvReference]]:
+    """Plain columns whose equality leads from rows to rows: by `=`, and by IN with the columns of a query."""
+    for condition in (*(c for source in query.sources for c in source.conditions), *query.where):
+        if condition.columns is not None:
+            yield (condition.computation.place, *condition.columns)
+        for subquery in condition.computation.queries:
+            if subquery.kind is MvSubqueryKind.IN and subquery.is_conjunct:
+                for left, column in zip(subquery.left, subquery.query.columns, strict=False):
+                    right = plain_reference(column.value)
+                    if left is not None and right is not None:
+                        yield condition.computation.place, left, right
 
 
 def _undeclared(part: MvPart) -> Iterator[MvIssue]:
