@@ -301,17 +301,18 @@ def test_every_key_is_read_somewhere():
 
 def _keys_read() -> set[str]:
     """The keys that the sources read: `config.warehouse`, `config.rows.keep_bases`, `settings.jars`."""
-    sections = {"Config": "", "SparkSettings": "spark", "RowSettings": "rows"}
+    sections = {"Config": "", "SparkSettings": "spark", "RowSettings": "rows", "ViewSettings": "views"}
     own = {SOURCES / "config" / name for name in ("keys.py", "settings.py", "load.py", "file.py", "values.py")}
     read = set()
     for file in SOURCES.rglob("*.py"):
         tree = ast.parse(file.read_text())
         typed = {
-            arg.arg: section
+            name: section
             for arg in ast.walk(tree)
             if isinstance(arg, ast.arg) and arg.annotation
             for kind, section in sections.items()
             if kind in ast.unparse(arg.annotation)
+            for name in (arg.arg, f"self._{arg.arg}")  # as it is given, and as an object keeps it
         }
         for node in ast.walk(tree) if file not in own else ():
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
@@ -397,7 +398,7 @@ def _default_as_written(key) -> str:
         return "none"
     match key.kind:
         case Kind.DURATION:
-            return f'`"{default:g}s"`'
+            return f'`"{default / 3600:g}h"`' if default >= 3600 else f'`"{default:g}s"`'
         case Kind.FLAG:
             return f"`{str(default).lower()}`"
     return f'`"{default}"`' if isinstance(default, str) else f"`{default}`"

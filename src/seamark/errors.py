@@ -409,3 +409,13 @@ class UnknownView(StepError):
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
         super().__init__(f"there is no view '{name}'.", hint=did_you_mean(name, known, "Views"))
+
+
+class ScanRunning(StepError):
+    """A view is being scanned already."""
+
+    def __init__(self, view: str, holder: str) -> None:
+        super().__init__(
+            f"view '{view}' is being scanned already, by {holder}. Nothing was scanned.",
+            hint="wait until it is done; after a kill the lease runs out by itself, and a scan continues.",
+        )

@@ -31,7 +31,7 @@ from seamark.steps.rows.changelist import ChangeList
 from seamark.steps.running.observe import OnBatch, silent
 from seamark.steps.running.pipeline import OnStep
 from seamark.steps.running.report import RunReport, StepPlan
-from seamark.steps.running.run_config import OnChange, RunConfig
+from seamark.steps.running.run_config import Dictionaries, OnChange, RunConfig
 from seamark.steps.running.signed import as_signed
 from seamark.steps.standing.moves import Move
 from seamark.steps.standing.offsets import OffsetTable
@@ -276,6 +276,7 @@ class DataStore(StoreViews):
         limit: int | None = None,
         fail_fast: bool | None = None,
         on_change: OnChange | None = None,
+        dictionaries: Dictionaries = "due",
         on_batch: OnBatch | None = None,
         on_block: OnSent | None = None,
         on_step: OnStep | None = None,
@@ -283,11 +284,12 @@ class DataStore(StoreViews):
         """Run everything that has work, in order, or some steps and sinks; gives a report for each.
 
         What stops a step or a sink is in its report, and the others continue, unless `fail_fast` is set. Tables with a
-        long tail are folded; `not_folded` says which could not be. `on_batch` is called after each commit with the
-        report so far and the batches left, `on_block` after each block that a sink has sent, `on_step` with the name of
-        each before its turn.
+        long tail are folded; `not_folded` says which could not be. `dictionaries` says which changes of their
+        dictionaries views take: those that have waited for `views.dictionary_period`, `"now"` all, or `"never"`.
+        `on_batch` is called after each commit with the report so far and the batches left, `on_block` after each block
+        that a sink has sent, `on_step` with the name of each before its turn.
         """
-        config = RunConfig(filters=filters or {}, limit=limit, fail_fast=fail_fast, on_change=on_change)
+        config = RunConfig(filters or {}, limit, fail_fast, on_change, dictionaries)
         sinks, others = self._sinks.among(steps)
         runs_steps = bool(others) or not steps
         report = self._pipeline.run(others, config, on_batch or silent, on_step) if runs_steps else RunReport()
@@ -335,7 +337,13 @@ class DataStore(StoreViews):
 
         steps = self._pipeline
         return OffsetTable(
-            self.control, self.clock, initialise, steps.inputs_to_move, steps.outputs_keys, steps.adopted_from
+            self.control,
+            self.clock,
+            initialise,
+            steps.inputs_to_move,
+            steps.outputs_keys,
+            steps.adopted_from,
+            steps.may_wait,
         )
 
     def failed_key_counts(self) -> dict[str, int]:

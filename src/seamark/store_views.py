@@ -13,6 +13,8 @@ from seamark.store_care import StoreCare
 from seamark.transforms.declare.declaration import BATCH_ROWS
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from seamark.views.issues import MvIssues
     from seamark.views.registry import ViewRegistry
     from seamark.views.sources import Source
@@ -80,10 +82,25 @@ class StoreViews(StoreCare):
         options = ViewOptions(batch_rows=batch_rows, batch_keys=batch_keys, on_change=on_change)
         return self._views.declare(name, select, key, MvRefresh(refresh), dictionaries, options)
 
+    def mv_dictionary_log(self, table: str | None = None) -> pd.DataFrame:
+        """The changes of dictionaries that wait for a pass, as a pandas frame, one row per change.
+
+        Columns: `table`, `key`, `op`, `fields` that it changes, `offset`, `system_time`, and the `views` that it waits
+        for.
+        """
+        from seamark.views.passes.log import dictionary_log
+
+        return dictionary_log(self._views.views().values(), table)
+
     @cached_property
     def _views(self) -> ViewRegistry:
         from seamark.views.registry import ViewRegistry  # who has no views need not wait for their parsers
 
         return ViewRegistry(
-            self._context, self._catalog, self._pipeline, self._context.session, self.config.scheduler.wait
+            self._context,
+            self._catalog,
+            self._pipeline,
+            self._context.session,
+            self.config.scheduler.wait,
+            self.config.views,
         )

@@ -14,6 +14,7 @@ from seamark.config.settings import (
     SchedulerSettings,
     Setting,
     SparkSettings,
+    ViewSettings,
 )
 from seamark.config.values import duration
 
@@ -27,6 +28,7 @@ __all__ = [
     "SchedulerSettings",
     "Setting",
     "SparkSettings",
+    "ViewSettings",
     "duration",
     "find_project",
     "load_config",

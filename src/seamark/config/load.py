@@ -18,6 +18,7 @@ from seamark.config.settings import (
     RowSettings,
     SchedulerSettings,
     SparkSettings,
+    ViewSettings,
 )
 from seamark.config.values import from_text, parsed, placed
 from seamark.errors import ConfigError, ConfigWarning, did_you_mean, warn
@@ -70,6 +71,7 @@ def load_config(
         spark=SparkSettings(**sections["spark"]),
         rows=RowSettings(**sections["rows"]),
         scheduler=SchedulerSettings(**sections["scheduler"]),
+        views=ViewSettings(**sections["views"]),
         metrics=MetricsSettings(**sections["metrics"]),
         log=LogSettings(**sections["log"]),
         origins={name: origin for name, (_, origin) in found.items() if origin != "default"},

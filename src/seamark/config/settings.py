@@ -54,6 +54,15 @@ class SchedulerSettings:
 
 
 @dataclass(frozen=True)
+class ViewSettings:
+    """How long changes of a view's dictionaries wait, how many a pass takes, and how fast passes and scans go."""
+
+    dictionary_period: float = 8 * 3600.0
+    max_change_rows: int = 100_000
+    scan_rate: float | None = None
+
+
+@dataclass(frozen=True)
 class MetricsSettings:
     """Where `/metrics` answers; without a port it does not."""
 
@@ -93,6 +102,7 @@ class Config:
     spark: SparkSettings = field(default_factory=SparkSettings)
     rows: RowSettings = field(default_factory=RowSettings)
     scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)
+    views: ViewSettings = field(default_factory=ViewSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
     log: LogSettings = field(default_factory=LogSettings)
     origins: Mapping[str, str] = field(default_factory=dict)

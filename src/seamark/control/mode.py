@@ -25,6 +25,9 @@ class Mode(StrEnum):
     KEYS = "keys"
     GIVE_UP = "give up"
     INITIALISE = "initialise"
+    # What goes through a view page by page.
+    SCAN = "scan"
+    DICTIONARY = "dictionary"
     # What a report says of a run that has not committed anything.
     RUN = "run"
     FAILED = "failed"
@@ -55,7 +58,8 @@ class Mode(StrEnum):
     @property
     def leaves_records(self) -> bool:
         """Whether a run takes some keys only, and may leave records behind that wait."""
-        return self in (Mode.CHANGELIST, Mode.KEYS, Mode.FILTER, Mode.LIMIT, Mode.RETRY, Mode.GIVE_UP)
+        some = (Mode.CHANGELIST, Mode.KEYS, Mode.FILTER, Mode.LIMIT, Mode.RETRY, Mode.GIVE_UP)
+        return self in (*some, Mode.SCAN, Mode.DICTIONARY)
 
     @property
     def runs_ahead(self) -> bool:

@@ -199,6 +199,10 @@ class Diff:
             hint=f"run it as a whole: `seamark run {self.name}`.",
         )
 
+    def may_wait(self, table: str) -> float:
+        """How many seconds records of a log may wait on purpose: none, every run takes them."""
+        return 0.0
+
     def refuse_moved_offsets(self) -> None:
         """Refuse to have its offsets moved by hand: a record would be added to the state twice, or never."""
         raise moved_offsets_of_diff(self.name)

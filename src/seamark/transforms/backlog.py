@@ -80,6 +80,17 @@ class Backlog:
         return tuple(entry for entry in self.pending if entry.table not in deferred or not entry.was_read)
 
     @property
+    def deferred(self) -> tuple[Pending, ...]:
+        """The records of deferred inputs that wait for a run of their own kind.
+
+        None while a pass over all keys is ahead, which takes them as well.
+        """
+        if self.unfinished is not None:
+            return ()
+        mine = (entry for entry in self.pending if entry.table in self.spec.deferred)
+        return tuple(entry for entry in mine if entry.was_read and entry.records > 0)
+
+    @property
     def has_records(self) -> bool:
         """Whether records wait, or rows that no position covers."""
         if any(entry.was_read and entry.records > 0 for entry in self.waiting):

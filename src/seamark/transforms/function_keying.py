@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from seamark.errors import ComputeFailed
+from seamark.steps.past.checkpoint import Checkpoint
 from seamark.steps.rows.scope import AllKeys, KeyRange, Scope
 from seamark.steps.running.blame import KeyTrouble, blamed
 from seamark.steps.standing.pins import Pending
@@ -27,6 +28,7 @@ from seamark.transforms.keys.counting import count_scope
 from seamark.transforms.keys.every import all_keys, every_key_at_most, key_holders, keys_of_groups
 from seamark.transforms.keys.led_to import are_counted_at_once, led_to
 from seamark.transforms.keys.ranges import keys_per_range, ranges_of_all_keys
+from seamark.transforms.keys.scopes import scope_of_commit
 from seamark.transforms.keys.select import changed_keys
 
 
@@ -172,6 +174,10 @@ class FunctionKeying:
         return count_scope(as_gathered(gathered), read)
 
     # --- rows and results ---------------------------------------------------------------------------------------------
+
+    def scope_of(self, checkpoint: Checkpoint, stack: ExitStack) -> Scope | None:
+        """The keys that a commit computed, from its checkpoint; None if it computed none."""
+        return scope_of_commit(self, checkpoint, stack)
 
     def gather(self, scope: Scope, read: Read, loaded: Mapping[str, LoadedRows]) -> Gathered:
         """The rows of every input that belong to a scope."""

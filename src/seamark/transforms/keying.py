@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from seamark.control import BlockEntry
 from seamark.errors import ComputeFailed
 from seamark.ledger import Op
+from seamark.steps.past.checkpoint import Checkpoint
 from seamark.steps.rows.fetch import read_interval
 from seamark.steps.rows.scope import AllKeys, KeyRange, KeyValues, Scope
 from seamark.steps.running.blame import KeyTrouble
@@ -242,6 +243,10 @@ class Keying(Protocol):
 
     def ranges_at_most(self, keys: int, read: Read) -> int:
         """About how many ranges so many keys are cut into."""
+        ...
+
+    def scope_of(self, checkpoint: Checkpoint, stack: ExitStack) -> Scope | None:
+        """The keys that a commit computed, from its checkpoint; None if it computed none."""
         ...
 
     def gather(self, scope: Scope, read: Read, loaded: Mapping[str, LoadedRows]) -> GatheredRows:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -14,17 +13,15 @@ from seamark.ledger.verify import VerifyReport
 from seamark.steps.past.checkpoint import Checkpoint
 from seamark.steps.past.history import PastCommit, read_at_commit
 from seamark.steps.past.replay import Shared, replay_commits
-from seamark.steps.rows.keys import columns_of, keys_of, value_from_json
-from seamark.steps.rows.scope import AllKeys, KeyRange, Scope
+from seamark.steps.rows.keys import columns_of, keys_of
+from seamark.steps.rows.scope import Scope
 from seamark.steps.running.commit import change_of
 from seamark.tables.context import TableContext
 from seamark.tables.frame import CheckedFrame, LocalFrame, Session, by_name
 from seamark.tables.read.source import TableSource
 from seamark.tables.write.change import stage_change
 from seamark.tables.write.stage import SliceTarget, StagedChange, stage_nothing
-from seamark.transforms.keying import ChangedBlocks, GatheredRows, KeyedSpec, Keying, Results
-from seamark.transforms.keys.select import joined_keys
-from seamark.transforms.keys.strategies import joined_scope
+from seamark.transforms.keying import GatheredRows, KeyedSpec, Keying, Results
 from seamark.transforms.run import failed_keys
 
 
@@ -58,7 +55,7 @@ class _Recomputed:
 
 def _recompute_commit(spec: KeyedSpec, keying: Keying, checkpoint: Checkpoint, stack: ExitStack) -> _Recomputed | None:
     """What a commit computed; None if it computed nothing."""
-    scope = scope_of_commit(keying, checkpoint, stack)
+    scope = keying.scope_of(checkpoint, stack)
     if scope is None or (checkpoint.skipped and not keying.keys):  # the one global result failed
         return None
     read = read_at_commit(checkpoint)
@@ -83,36 +80,6 @@ def _stage_output(
         place = [entry.name for entry in keying.outputs].index(output.name)
         rows = [_without(piece, made.failed, output.context.session) for piece in made.results.outputs[place]]
     return stage_change(output, target, change_of(output, rows, made.scope, made.failed, commit.last_before))
-
-
-def scope_of_commit(keying: Keying, checkpoint: Checkpoint, stack: ExitStack) -> Scope | None:
-    """The keys that a commit computed, from its checkpoint; None if it computed none."""
-    if checkpoint.range is not None:
-        mark = checkpoint.range
-        after, upto = (_bound(keying, mark.columns, values) for values in (mark.after, mark.upto))
-        return AllKeys(mark.columns) if after is None and upto is None else KeyRange(mark.columns, after, upto)
-    changes = []
-    for table, (since, until) in checkpoint.taken.items():
-        blocks = keying.context.control.index.slices(table, after=since, upto=until)
-        changes.append(ChangedBlocks(table, tuple(blocks)))
-    before = checkpoint.selected_at or {table: since for table, (since, _) in checkpoint.taken.items()}
-    read = read_at_commit(checkpoint)
-    found = list(keying.changed_keys(changes, read, {**dict.fromkeys(read), **before}))
-    columns = columns_of(checkpoint.keys[0]) if checkpoint.keys else found[0].columns if found else None
-    if columns is None:
-        return None
-    if not columns:
-        return AllKeys()
-    same = [entry for entry in found if entry.columns == columns]
-    frames: list[CheckedFrame] = [joined_keys(same, keying.context.session)] if same else []
-    given = LocalFrame(keys_of(checkpoint.keys, columns, keying.key_types))
-    return joined_scope(keying, columns, [*frames, given], stack)
-
-
-def _bound(keying: Keying, columns: Sequence[str], values: Sequence[Any] | None) -> tuple[Any, ...] | None:
-    if values is None:
-        return None
-    return tuple(value_from_json(v, keying.key_types[n]) for n, v in zip(columns, values, strict=True))
 
 
 def _failed_at_commit(keying: Keying, scope: Scope, skipped: Sequence[str], results: Results) -> pa.Table | None:

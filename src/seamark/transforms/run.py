@@ -9,10 +9,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 
-from seamark.control import CoveredKey, FailedKey, Mode, RunRecord
+from seamark.control import CoveredKey, FailedKey, Mode, RunRecord, Scan
 from seamark.errors import ComputeFailed, TooManyFailures
 from seamark.spark.frames import arrow_rows
 from seamark.steps.past.checkpoint import Checkpoint, RangeMark, ReadAt, taken_intervals
@@ -49,6 +50,8 @@ class Work:
     completes: bool = False  # everything pending up to the pins is done with it
     remember: bool = False  # whether its keys, computed ahead of the positions, are remembered
     rows_in: int = 0
+    details: Mapping[str, Any] = field(default_factory=dict)  # what else its checkpoint says
+    scan: Callable[[int], Scan] | None = None  # how far a scan is once so many keys more are computed
 
     @property
     def is_empty(self) -> bool:
@@ -255,6 +258,7 @@ class StepRun:
             failed=tuple(failed.values()),
             covered=covered,
             recovered=tuple((self.spec.name, key) for key in [*cured, *passed]),
+            scans=() if work.scan is None else (work.scan(done.keys),),
             batch=self.report.batches + 1,
         )
         batch = self._batch(backlog, done, tuple(left.values()), tuple(failed))
@@ -277,6 +281,7 @@ class StepRun:
             skipped=failed,
             selected_at=dict(backlog.before) if self.keying.looks_back else None,
             open_pass=None if work.range is not None or work.completes else backlog.unfinished,
+            details=work.details,
         )
         global_failure = bool(failed) and not self.keying.keys  # then the standing rows are left as they are
         scope = no_keys(self.keying) if global_failure else done.scope

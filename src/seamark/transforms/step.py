@@ -160,19 +160,25 @@ class Step:
         failed = {entry.key for entry in self.failed_keys()}
         return failed if keys is None else failed_among(failed, key_rows(self.spec.keying, keys))
 
+    def run_pinned(self, mode: Mode, work: Callable[[StepRun, Backlog], None]) -> StepReport:
+        """Do some work under the step's lease, with its inputs pinned for that, and report it."""
+        config = RunConfig()
+        return self._run(config, mode, lambda run: work(run, self._pinned(run, config)))
+
+    def backlog(self, known: Known | None = None) -> Backlog:
+        """What waits for the step now."""
+        return backlog_of(self._context, self.spec, known or Known.of(self._context))
+
     # --- looking ------------------------------------------------------------------------------------------------------
 
     def plan(self, known: Known | None = None) -> StepPlan:
         """What a run would do now."""
-        backlog = self._backlog(known).checked()
+        backlog = self.backlog(known).checked()
         return plan_step(self._context, backlog, next_move(backlog, self.spec.options.on_change))
 
     def next_move(self, known: Known | None = None) -> Move:
         """What a run would do first, and why."""
-        return next_move(self._backlog(known).checked(), self.spec.options.on_change)
-
-    def _backlog(self, known: Known | None = None) -> Backlog:
-        return backlog_of(self._context, self.spec, known or Known.of(self._context))
+        return next_move(self.backlog(known).checked(), self.spec.options.on_change)
 
     def get_changed_idx(self, config: RunConfig | None = None) -> DataFrame:
         """The keys that a run with this configuration would take now, as a Spark frame."""
@@ -187,7 +193,11 @@ class Step:
     def _as_a_run_would(self, config: RunConfig) -> Backlog:
         """The backlog as a run would see it; if a changed definition needs a choice, as if it were `keep`."""
         policy = self._policy(config)
-        return decided(self._backlog(), "keep" if policy == "ask" else policy)
+        return decided(self.backlog(), "keep" if policy == "ask" else policy)
+
+    def may_wait(self, table: str) -> float:
+        """How many seconds changes of an input may wait on purpose: none, every run takes them."""
+        return 0.0
 
     def refuse_moved_offsets(self) -> None:
         """Does nothing: a step computes rows from its inputs, so reading a record twice does no harm."""

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from seamark.control import Mode
 from seamark.errors import ComputeFailed
-from seamark.steps.past.history import PastCommit
+from seamark.steps.past.checkpoint import Checkpoint
+from seamark.steps.past.history import PastCommit, read_at_commit
 from seamark.steps.rows.keys import columns_of, keys_of
 from seamark.steps.rows.scope import AllKeys, KeyRange, KeyValues, Scope
 from seamark.steps.running.blame import KeyTrouble, blamed
@@ -31,13 +33,16 @@ from seamark.transforms.keying import (
     Results,
 )
 from seamark.transforms.keys.ranges import keys_per_range, ranges_of_all_keys, rows_at_most
+from seamark.transforms.keys.scopes import changes_taken, scope_of_commit
+from seamark.views.passes.page import page_in
+from seamark.views.passes.units import PageUnits
 from seamark.views.paths.actions import Action, PathKind
 from seamark.views.refresh.find import Finder
 from seamark.views.refresh.gather import GatheredUnits, every_unit, gather_units
 from seamark.views.refresh.rows import ViewTables
 from seamark.views.refresh.select import Selection
 from seamark.views.refresh.settle import Settling
-from seamark.views.refresh.units import ViewUnits
+from seamark.views.refresh.units import PartUnits, ViewUnits
 
 
 @dataclass(frozen=True)
@@ -157,6 +162,11 @@ class ViewKeying:
         names = dict(zip(part.columns, range(len(part.columns)), strict=True))
         return [_renamed(scope, self.keys, [names[key] for key in self.keys]) for scope in found]
 
+    @property
+    def has_ranges(self) -> bool:
+        """Whether all units can be cut into ranges that are read by their bounds."""
+        return self._holder() is not None
+
     def ranges_at_most(self, keys: int, read: Read) -> int:
         """About how many ranges so many units are cut into."""
         holder = self._holder()
@@ -169,7 +179,7 @@ class ViewKeying:
         part = self.units.parts[0]
         if len(set(part.leftmost_columns)) < len(part.leftmost_columns):
             return None
-        return self.sources[str(part.part.source(part.unit.leftmost).table)]
+        return self.leftmost_table(part)
 
     def every_key_at_most(self, read: Read) -> int:
         """How many units there are at the most: as many as left-most rows."""
@@ -177,8 +187,12 @@ class ViewKeying:
             return 1
         return sum(rows_at_most(source, read) for source in self._leftmost_tables())
 
+    def leftmost_table(self, part: PartUnits) -> TableSource:
+        """The left-most table of a part."""
+        return self.sources[str(part.part.source(part.unit.leftmost).table)]
+
     def _leftmost_tables(self) -> list[TableSource]:
-        return [self.sources[str(part.part.source(part.unit.leftmost).table)] for part in self.units.parts]
+        return [self.leftmost_table(part) for part in self.units.parts]
 
     # --- how many -----------------------------------------------------------------------------------------------------
 
@@ -218,6 +232,16 @@ class ViewKeying:
         return snapshot_at(source, read[source.name]).row_count
 
     # --- rows and results ---------------------------------------------------------------------------------------------
+
+    def scope_of(self, checkpoint: Checkpoint, stack: ExitStack) -> Scope | None:
+        """The units that a commit computed, from its checkpoint; None if it computed none."""
+        page = page_in(checkpoint.details, self.key_types)
+        if page is None or not self.keys:
+            return scope_of_commit(self, checkpoint, stack)
+        read = read_at_commit(checkpoint)
+        before = {**dict.fromkeys(read), **(checkpoint.selected_at or {})}
+        changes = None if checkpoint.mode is Mode.SCAN else changes_taken(self.context, checkpoint)
+        return PageUnits(self, read, before, changes).scope(page, checkpoint.keys, stack)
 
     def gather(self, scope: Scope, read: Read, loaded: Mapping[str, LoadedRows]) -> GatheredUnits:
         """The rows of every table that the units of a scope are made of."""
@@ -265,10 +289,11 @@ class ViewKeying:
             part = gather_units(self.units, rows.tables, KeyValues(units))
             return self.compute(part, stack, fail_fast=False, most_failed=units.num_rows)
 
-        settling = Settling(self.units, self.output, self._last_record(), compute, self._failed_before())
+        settling = Settling(self.units, self.output, self.last_record, compute, self._failed_before())
         return settling.settle(rows.scope, results)
 
-    def _last_record(self) -> int | None:
+    @property
+    def last_record(self) -> int | None:
         """The last record of the view's table before the commit."""
         if self.at is not None:
             return self.at.last_before

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seamark.config import ViewSettings
 from seamark.errors import UnknownView, ViewError
 from seamark.steps.running.pipeline import Pipeline
 from seamark.steps.running.run_config import OnChange
@@ -17,6 +18,7 @@ from seamark.tables.schema.table_schema import Column, TableSchema
 from seamark.tables.table import Table
 from seamark.views.analysis.analyse import analysis
 from seamark.views.analysis.parts import analysed_views
+from seamark.views.checks.batches import Batches
 from seamark.views.checks.check import Checked, Surroundings, check
 from seamark.views.context import MvHandler
 from seamark.views.issues import MvIssues
@@ -59,6 +61,7 @@ class ViewRegistry:
     pipeline: Pipeline
     session: Callable[[], SparkSession]
     wait: float
+    settings: ViewSettings
     destinations: set[str] = field(default_factory=set)
     _loaded: dict[str, _Loaded] = field(default_factory=dict)
     _views: dict[str, View] = field(default_factory=dict)
@@ -123,13 +126,24 @@ class ViewRegistry:
             for name in before.views:
                 self.pipeline.exclude(self._views.pop(name))
             for spec in self._specs(right, options):
-                view = View(self.context, spec, self.pipeline.makers, self.wait, issues)
+                view = View(self.context, spec, self.pipeline.makers, self.wait, issues, self.settings)
                 self.pipeline.include(view)
                 self._views[spec.name] = view
         self._loaded[source] = _Loaded(reading, tuple(target.name for target in right), handlers)
+        self._assign_handlers()
         loaded = {target.name for target in right}
         left_out = [*(t.name for t in reading.targets if t.name not in loaded), *checked.wrong_handlers]
         return issues.with_outcome(loaded=sorted(loaded), left_out=left_out, stopped=stopped)
+
+    def _assign_handlers(self) -> None:
+        """Let each view know the handler that it belongs to, and which of its tables are dictionaries."""
+        loaded = [handler for source in self._loaded.values() for handler in source.handlers]
+        handlers = {name: handler for handler in loaded for name in handler.views}
+        for name, view in self._views.items():
+            handler = handlers.get(name)
+            batches = Batches.of(view.target, handler).tables & view.spec.sources.keys()
+            view.handler = "" if handler is None else handler.name
+            view.spec = replace(view.spec, deferred=frozenset(batches))
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:

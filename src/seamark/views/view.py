@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
+from seamark.config import ViewSettings
+from seamark.control import Mode
+from seamark.errors import LeaseHeld
+from seamark.steps.rows.changed_rows import changed_keys_of
+from seamark.steps.rows.changelist import ChangeList, KeyFrames
+from seamark.steps.running.observe import OnBatch, silent
 from seamark.steps.running.prepare import Makers
+from seamark.steps.running.report import StepPlan, StepReport
+from seamark.steps.running.run_config import Dictionaries, RunConfig
+from seamark.steps.standing.known import Known
+from seamark.steps.standing.moves import Move
 from seamark.tables.context import TableContext
 from seamark.tables.table import Table
+from seamark.transforms.backlog import Backlog
+from seamark.transforms.planning import plan_step
 from seamark.transforms.step import Step
 from seamark.views.issues import MvIssues
 from seamark.views.model import MvTarget
+from seamark.views.passes.dictionaries import DictionaryPass
+from seamark.views.passes.pace import Pace
+from seamark.views.passes.scan import Scanning
 from seamark.views.spec import ViewSpec
 from seamark.views.sql.ddl import Dialect
 from seamark.views.sql.script import view_sql
@@ -21,10 +37,18 @@ class View(Step):
     spec: ViewSpec
 
     def __init__(
-        self, context: TableContext, spec: ViewSpec, makers: Callable[[], Makers], wait: float, issues: MvIssues
+        self,
+        context: TableContext,
+        spec: ViewSpec,
+        makers: Callable[[], Makers],
+        wait: float,
+        issues: MvIssues,
+        settings: ViewSettings,
     ) -> None:
         super().__init__(context, spec, makers, wait)
         self.issues = issues
+        self.handler = ""  # the job that it belongs to
+        self._settings = settings
 
     def __repr__(self) -> str:
         return f"View({self.name!r}: {', '.join(self.inputs)})"
@@ -43,3 +67,100 @@ class View(Step):
     def sql(self, dialect: str = "spark") -> str:
         """The queries that its runs amount to, and the table that it is kept in, in a dialect of SQL."""
         return view_sql(self.spec, Dialect(dialect))
+
+    # --- runs and what they leave waiting -----------------------------------------------------------------------------
+
+    def run_full(
+        self, config: RunConfig | None = None, *, known: Known | None = None, on_batch: OnBatch = silent
+    ) -> StepReport:
+        """Bring its rows up to its tables; with `dictionaries` in the configuration up to changes of these as well."""
+        config = config or RunConfig()
+        report = super().run_full(config, known=known, on_batch=on_batch)
+        if config.is_partial or not self._wants_pass(config.dictionaries, None if report.did_something else known):
+            return report
+        try:
+            passed = self.run_dictionaries(on_batch=on_batch)
+        except LeaseHeld:
+            if config.dictionaries == "now":
+                raise
+            return report  # another process does what is due
+        report.include(passed)
+        report.changes = report.changes.extend(passed.changes)
+        return report
+
+    def plan(self, known: Known | None = None) -> StepPlan:
+        """What a run would do now."""
+        backlog = self.backlog(known).checked()
+        return plan_step(self._context, backlog, self._or_pass(backlog, super().next_move(known)))
+
+    def next_move(self, known: Known | None = None) -> Move:
+        """What a run would do first, and why."""
+        return self._or_pass(self.backlog(known), super().next_move(known))
+
+    def may_wait(self, table: str) -> float:
+        """How many seconds changes of a table may wait on purpose: a dictionary's wait for a pass."""
+        return self._settings.dictionary_period if table in self.spec.deferred else 0.0
+
+    # --- passes -------------------------------------------------------------------------------------------------------
+
+    def run_dictionaries(self, *, on_batch: OnBatch = silent) -> StepReport:
+        """Take all changes of its dictionaries that wait now, page by page; other runs go on in between."""
+        return self._with_changes(self._pass(on_batch).run)
+
+    def scan(
+        self,
+        rate: float | None = None,
+        where: str | None = None,
+        part: str | None = None,
+        restart: bool = False,
+        *,
+        on_batch: OnBatch = silent,
+    ) -> StepReport:
+        """Compute all its rows again, or those of the left-most rows for which `where` holds, page by page.
+
+        A scan that was cut off continues, unless `restart`. `rate` is how many rows per second it takes at the most,
+        `part` the only part that is scanned. Positions stay as they are.
+        """
+        pace = Pace(self._context.clock, self._settings.scan_rate if rate is None else rate)
+        scanning = Scanning(self._context, self, self.spec.keying, pace, self.handler, where, on_batch)
+        return self._with_changes(lambda: scanning.run(part, restart=restart))
+
+    def _pass(self, on_batch: OnBatch = silent) -> DictionaryPass:
+        return DictionaryPass(
+            context=self._context,
+            step=self,
+            keying=self.spec.keying,
+            pace=Pace(self._context.clock, self._settings.scan_rate),
+            most_records=self._settings.max_change_rows,
+            period=self._settings.dictionary_period,
+            wait=self._wait,
+            job=self.handler,
+            on_batch=on_batch,
+        )
+
+    def _wants_pass(self, wanted: Dictionaries, known: Known | None) -> bool:
+        if wanted == "never" or not self.spec.deferred:
+            return False
+        backlog = self.backlog(known)
+        return bool(backlog.deferred) if wanted == "now" else self._is_due(backlog)
+
+    def _is_due(self, backlog: Backlog) -> bool:
+        due_at = self._pass().due_at(backlog)
+        return due_at is not None and due_at <= self._context.clock.now().timestamp()
+
+    def _or_pass(self, backlog: Backlog, move: Move) -> Move:
+        """The move, or a pass over dictionaries where there is no other and one is due."""
+        if move.mode is not Mode.SETTLED or not self._is_due(backlog):
+            return move
+        waiting = [f"{entry.records} in '{entry.table}'" for entry in backlog.deferred]
+        return Move(Mode.DICTIONARY, f"records of dictionaries have waited long enough: {', '.join(waiting)}")
+
+    def _with_changes(self, run: Callable[[], StepReport]) -> StepReport:
+        """The report of several runs, with all keys that changed meanwhile."""
+        output = self.spec.keying.output
+        before = self.spec.keying.last_record
+        report = run()
+        after = self.spec.keying.last_record
+        frames = {} if before == after else {output.name: changed_keys_of(output, before, after)}
+        report.changes = ChangeList(KeyFrames(frames))
+        return replace(report, mode=report.mode if report.batches else Mode.SETTLED)

@@ -77,3 +77,8 @@ def _value(value: Any, kind: pa.DataType) -> Any:
 def value_from_json(value: Any, kind: pa.DataType) -> Any:
     """A value of a column, from JSON or a command line."""
     return _value(value, kind)
+
+
+def key_from_json(columns: Sequence[str], values: Sequence[Any], types: KeyTypes) -> tuple[Any, ...]:
+    """The values of a key that `plain` put into a form that JSON can hold."""
+    return tuple(_value(value, types[name]) for name, value in zip(columns, values, strict=True))

@@ -100,6 +100,10 @@ class AnyStep(Protocol):
         """The keys that failed, as they are recorded."""
         ...
 
+    def may_wait(self, table: str) -> float:
+        """How many seconds changes of an input may wait on purpose."""
+        ...
+
     def plan(self, known: Known | None = None) -> StepPlan:
         """What a run would do now."""
         ...
@@ -175,6 +179,10 @@ class Pipeline:
                 continue
             if takes_once_as(self._context.files(table).block(head.transform_block).event, name):
                 raise moved_offsets_of_diff(name)
+
+    def may_wait(self, step: str, table: str) -> float:
+        """How many seconds changes of an input may wait on purpose before a step takes them."""
+        return self.steps[step].may_wait(table) if step in self.steps else 0.0
 
     def outputs_keys(self) -> dict[str, str]:
         """The outputs of each step, as the control database names them."""

@@ -51,6 +51,14 @@ class StepReport:
         """How many rows were written, corrected or retracted."""
         return self.appended + self.corrected + self.retracted
 
+    def include(self, more: StepReport) -> None:
+        """Add the counts of a further run of the same step."""
+        if more.batches:
+            self.mode = more.mode
+        for name in ("keys", "batches", "rows_in", "appended", "corrected", "retracted", "failed", "seconds"):
+            setattr(self, name, getattr(self, name) + getattr(more, name))
+        self.failures += more.failures
+
 
 @dataclass
 class RunReport:

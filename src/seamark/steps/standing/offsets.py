@@ -43,7 +43,8 @@ class OffsetTable:
     time of the commit that the record came with. `initialise` sets the first offsets of a step from what it is known to
     have processed, and gives the times that it set. `inputs_of` gives the inputs of a step, or refuses one whose
     offsets may not be moved by hand. Offsets belong to a step and to its outputs, which `outputs` gives for the steps
-    of the program: another program's step of the same name has its own.
+    of the program: another program's step of the same name has its own. `may_wait` says how many seconds changes of an
+    input may wait on purpose: a lag counts from then on.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class OffsetTable:
         inputs_of: Callable[[str], Sequence[str]] = lambda step: (),
         outputs: Callable[[], Mapping[str, str]] = dict,
         adopted_from: Callable[[str, Sequence[Position]], str | None] = lambda step, positions: None,
+        may_wait: Callable[[str, str], float] = lambda step, table: 0.0,
     ) -> None:
         self._control = control
         self._clock = clock
@@ -61,6 +63,7 @@ class OffsetTable:
         self._inputs_of = inputs_of
         self._outputs = outputs
         self._adopted_from = adopted_from
+        self._may_wait = may_wait
 
     def get_offsets_for_transformation(self, transformation_id: str) -> dict[str, float]:
         """The offset of each input as a time, by input; empty for a step that never ran."""
@@ -144,7 +147,8 @@ class OffsetTable:
         by_step: dict[str, list[Backlog]] = {}
         for backlog in self._control.offsets.backlogs(transformation_id):
             by_step.setdefault(backlog.step, []).append(backlog)
-        found = [_statistics(row, now) for step, rows in by_step.items() for row in self._own(step, rows)]
+        own = [row for step, rows in by_step.items() for row in self._own(step, rows)]
+        found = [_statistics(row, now, self._may_wait(row.step, row.input_table)) for row in own]
         return [line for line in found if input_table_name in (None, line["input_table_name"])]
 
 
@@ -154,7 +158,7 @@ def _name_of(table: InputTable) -> str:
     return table[0] if isinstance(table, tuple) else table.name
 
 
-def _statistics(backlog: Backlog, now: float) -> OffsetStatistics:
+def _statistics(backlog: Backlog, now: float, may_wait: float) -> OffsetStatistics:
     since = backlog.oldest_pending_at
     return {
         "transformation_id": backlog.step,
@@ -164,5 +168,5 @@ def _statistics(backlog: Backlog, now: float) -> OffsetStatistics:
         "record_offset": backlog.record_offset,
         "pending_records": backlog.pending_records,
         # a commit's time may be ahead of the clock by the millisecond that keeps two commits apart
-        "lag_seconds": 0.0 if since is None else max(0.0, now - since),
+        "lag_seconds": 0.0 if since is None else max(0.0, now - since - may_wait),
     }

@@ -22,6 +22,8 @@ def estimate_keys(context: TableContext, backlog: Backlog, mode: Mode) -> KeyEst
         return KeyEstimate(1, is_exact=True)
     if mode.takes_all_keys:
         return KeyEstimate(keying.every_key_at_most(backlog.read))
+    if mode is Mode.DICTIONARY:
+        return keying.estimate(backlog.deferred, backlog.read, lambda table: _rows(context, backlog, table))
     if not backlog.has_records:
         return KeyEstimate(due, is_exact=True)
     waiting = [entry for entry in backlog.waiting if entry.records > 0]

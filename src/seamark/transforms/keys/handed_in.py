@@ -24,7 +24,8 @@ from seamark.tables.read.source import TableSource
 from seamark.tables.schema.table_schema import Column, TableSchema
 from seamark.transforms.backlog import Backlog
 from seamark.transforms.keying import LAST, Found, HandedInRows, Keying
-from seamark.transforms.keys.strategies import joined_scope, scope_of
+from seamark.transforms.keys.scopes import joined_scope
+from seamark.transforms.keys.strategies import scope_of
 from seamark.transforms.run import StepRun
 
 

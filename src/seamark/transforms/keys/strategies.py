@@ -9,23 +9,20 @@ from dataclasses import replace
 import pyarrow as pa
 
 from seamark.control import CoveredKey, FailedKey, Mode
-from seamark.spark.frames import spark_frame
 from seamark.steps.past.checkpoint import RangeMark, ReadAt
 from seamark.steps.rows.fetch import small_last_images
-from seamark.steps.rows.keys import columns_of, keys_of, plain, value_from_json
+from seamark.steps.rows.keys import columns_of, key_from_json, keys_of, plain
 from seamark.steps.rows.scope import AllKeys, KeyFrame, KeyRange, KeyValues, Scope, rest_of_ranges
 from seamark.steps.running.commit import Covered
 from seamark.steps.standing.pins import Taken
-from seamark.tables.computed import computed
-from seamark.tables.context import TableContext
-from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame, union_of
+from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame
 from seamark.tables.ordering import comparable
-from seamark.tables.small import fits_on_driver
 from seamark.transforms.backlog import Backlog
 from seamark.transforms.keying import ChangedBlocks, Found, Keying, LoadedRows, Read, no_keys
 from seamark.transforms.keys.batches import cut_batches
 from seamark.transforms.keys.candidates import computed_ahead, without_covered
 from seamark.transforms.keys.ranges import rows_at_most
+from seamark.transforms.keys.scopes import joined_scope
 from seamark.transforms.keys.select import joined_keys
 from seamark.transforms.run import StepRun, Work
 
@@ -85,7 +82,7 @@ def _parts(
             scope=scope_of(run, columns, mine, retried.get(columns, ()), stack),
             mode=Mode.CHANGES if taken else Mode.RETRY,
             taken=tuple(piece for piece in taken if any(entry.table == piece.table for entry in mine)),
-            covers=tuple(_covers(backlog, piece) for piece in moved),
+            covers=tuple(covers(backlog, piece) for piece in moved),
             keys=tuple(retried.get(columns, ())),
             loaded=loaded,
             completes=is_last and place == len(kinds) - 1,
@@ -117,7 +114,8 @@ def _loaded_rows(run: StepRun, backlog: Backlog, taken: Sequence[Taken]) -> dict
     return loaded
 
 
-def _covers(backlog: Backlog, piece: Taken) -> Covered:
+def covers(backlog: Backlog, piece: Taken) -> Covered:
+    """What a commit covers that incorporates some blocks of an input."""
     dataset_id = backlog.pins[piece.table].dataset_id
     return Covered(piece.table, dataset_id, piece.end_hash, piece.end_sequence, piece.upto)
 
@@ -164,7 +162,7 @@ def _ranges(run: StepRun, backlog: Backlog, mode: Mode) -> Iterator[Work]:
     generations: Mapping[str, int] = {table: backlog.generation(table) for table in backlog.pins}
     number, resumed = 0, backlog.unfinished.mark if backlog.unfinished else None
     if resumed is not None and resumed.upto is not None and resumed.columns == keying.group:
-        ranges = rest_of_ranges(ranges, _bound(keying, resumed))
+        ranges = rest_of_ranges(ranges, key_from_json(resumed.columns, resumed.upto, keying.key_types))
         first_read, number, generations = resumed.first_read, resumed.number + 1, resumed.generations
     read_first = {table: at for table, at in first_read.items() if table in backlog.pins}  # an input may be gone
     for place, scope in enumerate(ranges):
@@ -180,11 +178,6 @@ def _ranges(run: StepRun, backlog: Backlog, mode: Mode) -> Iterator[Work]:
             completes=is_last,
             rows_in=_rows_in(run, read) if place == 0 else 0,
         )
-
-
-def _bound(keying: Keying, mark: RangeMark) -> tuple[object, ...]:
-    pairs = zip(mark.columns, mark.upto or (), strict=True)
-    return tuple(value_from_json(value, keying.key_types[name]) for name, value in pairs)
 
 
 def _plain(values: tuple[object, ...] | None) -> tuple[object, ...] | None:
@@ -206,24 +199,6 @@ def scope_of(run: StepRun, columns: Columns, found: Sequence[Found], texts: Sequ
         return AllKeys() if any_there else no_keys(run.keying)
     given = LocalFrame(keys_of(texts, columns, run.keying.key_types))
     return joined_scope(run.keying, columns, [*frames, given], stack)
-
-
-def joined_scope(keying: Keying, columns: Columns, frames: Sequence[CheckedFrame], stack: ExitStack) -> Scope:
-    """Frames of keys as one scope: in memory if they are few, else computed once and kept in files."""
-    schema = pa.schema([pa.field(name, keying.key_types[name]) for name in columns])
-    there = [frame for frame in frames if not frame.is_known_empty] or frames[:1]
-    typed = [LocalFrame(frame.to_arrow(schema)) if frame.in_memory is not None else frame for frame in there]
-    union = union_of([frame.select(columns) for frame in typed], keying.context.session).distinct()
-    kept = stack.enter_context(computed(keying.context, union, schema))
-    if kept.in_memory is not None:
-        return _few_or_many(keying.context, kept.in_memory)
-    return KeyFrame(columns, kept.to_spark(keying.context.session))
-
-
-def _few_or_many(context: TableContext, keys: pa.Table) -> Scope:
-    if fits_on_driver(keys.num_rows, keys.nbytes):
-        return KeyValues(keys)
-    return KeyFrame(tuple(keys.column_names), spark_frame(context.session(), keys))
 
 
 # --- all batches in one commit ----------------------------------------------------------------------------------------

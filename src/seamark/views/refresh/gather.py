@@ -107,10 +107,15 @@ class GatheredUnits:
 def every_unit(part: PartUnits, tables: ViewTables) -> CheckedFrame:
     """The units of all left-most rows of a part, as queries name them."""
     reader = PartReader(part, tables, tables.rows)
-    leftmost = reader.rows(part.unit.leftmost, AllKeys())
+    return units_of_leftmost(reader, reader.rows(part.unit.leftmost, AllKeys()))
+
+
+def units_of_leftmost(reader: PartReader, leftmost: CheckedFrame) -> CheckedFrame:
+    """The units of some left-most rows of a part, as queries name them."""
+    part = reader.part
     if part.are_of_leftmost:
         return named(leftmost, part.leftmost_columns, part.names).distinct()
-    return units_by_query(part, reader.around(leftmost, tables_of_units(part)), (), tables.session)
+    return units_by_query(part, reader.around(leftmost, tables_of_units(part)), (), reader.tables.session)
 
 
 def gather_units(units: ViewUnits, tables: ViewTables, scope: Scope) -> GatheredUnits:

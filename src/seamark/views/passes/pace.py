@@ -1,0 +1,40 @@
+"""How fast pages follow each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from seamark.clock import Clock
+from seamark.errors import InvalidStep
+
+PAGE_UNITS = 200_000  # of a page whose units are looked up first
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """At most so many rows per second; as fast as it goes without a rate."""
+
+    clock: Clock
+    rate: float | None = None
+
+    def __post_init__(self) -> None:
+        wrong = self.rate is not None and (isinstance(self.rate, bool) or not self.rate > 0)
+        if wrong:
+            raise InvalidStep(
+                f"rate={self.rate!r} is not a number of rows per second. Nothing was scanned.",
+                hint="give a number above 0, or none for no limit.",
+            )
+
+    @property
+    def most(self) -> int | None:
+        """How many units a page may have: as many as one second allows."""
+        return None if self.rate is None else max(1, int(self.rate))
+
+    def now(self) -> float:
+        """The present time, in seconds since 1970."""
+        return self.clock.now().timestamp()
+
+    def wait(self, begun: float, rows: int) -> None:
+        """Return when so many rows may have been done since a moment."""
+        if self.rate is not None and rows:
+            self.clock.sleep(max(0.0, begun + rows / self.rate - self.now()))
