@@ -32,6 +32,10 @@ class ViewWorld:
     def __post_init__(self) -> None:
         self.tables = {name: self.store.table(name, columns, key=key) for name, (columns, key) in TABLES.items()}
 
+    def add_table(self, name: str, columns: str, key: str | Sequence[str] | None = None) -> None:
+        """One more table, or columns that one has grown by."""
+        self.tables[name] = self.store.table(name, columns, key=key)
+
     def view(self, name: str, select: str, key: str | Sequence[str] | None = None, **options: Any) -> View:
         """A view that is compared with its own SELECT from now on."""
         self.queries[name] = select
@@ -45,9 +49,10 @@ class ViewWorld:
         write(frame)
 
     def drop(self, table: str, *keys: Any) -> None:
-        """Delete rows by their key, which is one column."""
-        (name,) = self.tables[table].schema.key
-        self.tables[table].delete([{name: key} for key in keys])
+        """Delete rows by their key: a value, or a tuple where it is several columns."""
+        names = self.tables[table].schema.key
+        values = [key if isinstance(key, tuple) else (key,) for key in keys]
+        self.tables[table].delete([dict(zip(names, key, strict=True)) for key in values])
 
     # --- by chance ----------------------------------------------------------------------------------------------------
 
@@ -84,6 +89,10 @@ class ViewWorld:
         errors = {name: step.error for name, step in report.steps.items() if step.error is not None}
         assert not errors, errors
         return report
+
+    def keys(self, name: str = "v") -> int:
+        """How many keys of a view a run computes."""
+        return self.run().steps[name].keys
 
     def rows(self, name: str) -> list[tuple[Any, ...]]:
         """A view's rows as people see them, in order."""
