@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from seamark import ledger
     from seamark.diffs.diff import Diff
     from seamark.diffs.suppliers import FastSupplier
-    from seamark.errors import SeamarkError
+    from seamark.errors import SeamarkError, ViewError
     from seamark.ledger import Op
     from seamark.ledger.verify import Finding, VerifyReport
     from seamark.sinks.clickhouse import ClickHouseSink
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from seamark.tables import Commit, Head, Table
     from seamark.transforms.declare.declaration import BatchTransform, ComputeInput, JoinSpec
     from seamark.transforms.step import Step
+    from seamark.views.issues import MvIssue, MvIssues
+    from seamark.views.view import View
 
 __version__ = "0.1.0"
 
@@ -40,6 +42,8 @@ __all__ = [
     "Finding",
     "Head",
     "JoinSpec",
+    "MvIssue",
+    "MvIssues",
     "Op",
     "Provenance",
     "RunConfig",
@@ -53,6 +57,8 @@ __all__ = [
     "StepReport",
     "Table",
     "VerifyReport",
+    "View",
+    "ViewError",
     "ledger",
     "spark_session",
 ]
@@ -70,6 +76,8 @@ _HOMES = {
     "Finding": "seamark.ledger.verify",
     "Head": "seamark.tables",
     "JoinSpec": "seamark.transforms.declare.declaration",
+    "MvIssue": "seamark.views.issues",
+    "MvIssues": "seamark.views.issues",
     "Op": "seamark.ledger",
     "Provenance": "seamark.steps.past.why",
     "RunConfig": "seamark.steps.running.run_config",
@@ -83,6 +91,8 @@ _HOMES = {
     "StepReport": "seamark.steps.running.report",
     "Table": "seamark.tables",
     "VerifyReport": "seamark.ledger.verify",
+    "View": "seamark.views.view",
+    "ViewError": "seamark.errors",
     "spark_session": "seamark.spark",
 }
 

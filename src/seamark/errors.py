@@ -411,6 +411,33 @@ class UnknownView(StepError):
         super().__init__(f"there is no view '{name}'.", hint=did_you_mean(name, known, "Views"))
 
 
+class UnknownHandler(StepError):
+    """No handler of this name is loaded."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        super().__init__(f"there is no handler '{name}'.", hint=did_you_mean(name, known, "Handlers"))
+
+
+class HandlerHeld(StepError):
+    """A handler is at work already, in this process or another one."""
+
+    def __init__(self, handler: str, holder: str) -> None:
+        super().__init__(
+            f"handler '{handler}' is at work already, held by {holder}. It was not started.",
+            hint="stop it there; after a kill its lease runs out by itself.",
+        )
+
+
+class ViewPaused(StepError):
+    """A view is paused, so nothing of it is computed."""
+
+    def __init__(self, view: str) -> None:
+        super().__init__(
+            f"view '{view}' is paused. Nothing was computed.",
+            hint=f'let it go on with `seamark view resume {view}` or ds.view("{view}").resume().',
+        )
+
+
 class ScanRunning(StepError):
     """A view is being scanned already."""
 

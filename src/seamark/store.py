@@ -21,10 +21,8 @@ from seamark.diffs.declare.spec import KEEP_GONE
 from seamark.diffs.diff import Diff
 from seamark.diffs.origins import log_records
 from seamark.errors import ConfigError, NoSuchRow
-from seamark.sinks.plan import SinkPlan
-from seamark.sinks.registry import SinkRegistry
-from seamark.sinks.run import OnSent, Sink
-from seamark.sinks.target import Asked, Outlet
+from seamark.sinks.run import OnSent
+from seamark.sinks.target import Outlet
 from seamark.spark import quiet_query_errors, spark_session
 from seamark.steps.past.why import Provenance, provenance
 from seamark.steps.rows.changelist import ChangeList
@@ -32,7 +30,6 @@ from seamark.steps.running.observe import OnBatch, silent
 from seamark.steps.running.pipeline import OnStep
 from seamark.steps.running.report import RunReport, StepPlan
 from seamark.steps.running.run_config import Dictionaries, OnChange, RunConfig
-from seamark.steps.running.signed import as_signed
 from seamark.steps.standing.moves import Move
 from seamark.steps.standing.offsets import OffsetTable
 from seamark.store_views import StoreViews, rows_behind_view
@@ -109,9 +106,9 @@ class DataStore(StoreViews):
                 cache=BaseCache(self.config.rows.cache_rows),
                 cut=CutPlan(SizeLimit(self.config.block_rows, self.config.block_bytes)),
                 rows=self.config.rows,
-            )
+            ),
+            self.config,
         )
-        self._sinks = SinkRegistry(self._context, self._catalog.schema_at, wait=self.config.scheduler.wait)
         self.healed: tuple[Healed, ...] = heal_heads(self._context)
 
     def __enter__(self) -> Self:
@@ -259,6 +256,7 @@ class DataStore(StoreViews):
 
     def step(self, name: str) -> Step | Diff:
         """The step of this name."""
+        self.refuse_left_out([name])
         return cast("Step | Diff", self._pipeline.step(name))
 
     def steps(self) -> dict[str, Step | Diff]:
@@ -286,10 +284,12 @@ class DataStore(StoreViews):
         What stops a step or a sink is in its report, and the others continue, unless `fail_fast` is set. Tables with a
         long tail are folded; `not_folded` says which could not be. `dictionaries` says which changes of their
         dictionaries views take: those that have waited for `views.dictionary_period`, `"now"` all, or `"never"`.
+        `left_out` of the report has views and handlers that were left out when they were loaded, with their errors.
         `on_batch` is called after each commit with the report so far and the batches left, `on_block` after each block
         that a sink has sent, `on_step` with the name of each before its turn.
         """
         config = RunConfig(filters or {}, limit, fail_fast, on_change, dictionaries)
+        self.refuse_left_out(steps)
         sinks, others = self._sinks.among(steps)
         runs_steps = bool(others) or not steps
         report = self._pipeline.run(others, config, on_batch or silent, on_step) if runs_steps else RunReport()
@@ -300,7 +300,12 @@ class DataStore(StoreViews):
             report.sinks |= self._sinks.run([name], fail_fast=bool(fail_fast), on_block=on_block)
         report.seconds += sum(sent.seconds for sent in report.sinks.values())
         report.add_folds(self._fold_what_moved())
+        report.left_out = {} if steps else {name: str(errors) for name, errors in self.left_out_views().items()}
         return report
+
+    def _run_views(self, views: Sequence[str], dictionaries: Dictionaries) -> RunReport:
+        """Run some views, and the sinks that carry them."""
+        return self.run(*views, *self._sinks_of(views), dictionaries=dictionaries)
 
     def run_changelist(self, changes: ChangeList, *, fail_fast: bool | None = None) -> RunReport:
         """Compute what given keys lead to, in all steps downstream. No position moves."""
@@ -317,15 +322,6 @@ class DataStore(StoreViews):
     def next_moves(self) -> dict[str, Move]:
         """What a run of each step would do first, and why, by step in order. Cheaper than `plan`: no key is counted."""
         return self._pipeline.next_moves()
-
-    def plan_sinks(self, *names: str) -> dict[str, SinkPlan]:
-        """What a run would carry now, by sink: these, or all. Nothing is sent, and no target is asked."""
-        sinks, _ = self._sinks.among(names)
-        return {name: self._sinks.sink(name).plan(self._maker_name(name)) for name in sinks}
-
-    def _maker_name(self, sink: str) -> str | None:
-        maker = self._pipeline.maker_of(self._sinks.sink(sink).table)
-        return None if maker is None else maker.name
 
     @cached_property
     def offset_table(self) -> OffsetTable:
@@ -368,20 +364,3 @@ class DataStore(StoreViews):
         except NoSuchRow as missing:
             maker = self._pipeline.maker_of(table)
             raise missing if maker is None else maker.explain_missing(table, key, missing) from None
-
-    # --- sinks --------------------------------------------------------------------------------------------------------
-
-    def sink(self, table: str | Table, sink: Outlet, name: str | None = None, *, adopt: str | None = None) -> Sink:
-        """Carry a table's changes to a target, at every `run`; under its name it continues after a restart.
-
-        `adopt` names the sink that has done so until now: this one continues from its position, instead of that one.
-        """
-        known = self._catalog.known(table.name if isinstance(table, Table) else table)
-        asked = Asked(known.name, known.schema)
-        if (maker := as_signed(self._pipeline.maker_of(known.name))) is not None:
-            asked = Asked(known.name, known.schema, maker.collapsing_key, maker.constant_columns)
-        return self._sinks.add(asked, sink, name, adopt, taken=self.step_names())
-
-    def sinks(self) -> dict[str, Sink]:
-        """All sinks by name."""
-        return dict(self._sinks.sinks)

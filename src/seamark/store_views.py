@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from seamark.config import Config
+from seamark.errors import UnknownHandler
 from seamark.steps.past.why import Found
-from seamark.steps.running.run_config import OnChange
-from seamark.store_care import StoreCare
+from seamark.steps.running.report import RunReport
+from seamark.steps.running.run_config import Dictionaries, OnChange
+from seamark.store_sinks import StoreSinks
 from seamark.transforms.declare.declaration import BATCH_ROWS
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from seamark.views.handler import ViewHandler
     from seamark.views.issues import MvIssues
     from seamark.views.registry import ViewRegistry
     from seamark.views.sources import Source
@@ -28,10 +32,14 @@ def rows_behind_view(*given: Any) -> Iterator[Found]:
     return joined_rows(*given)
 
 
-class StoreViews(StoreCare):
-    """What a store offers for materialized views."""
+def _as_seen_from(folder: Path, file: str) -> Path:
+    """A file by its way from the project's folder, if that is the current one: issues name it so."""
+    path = Path(file)
+    return path.relative_to(folder) if folder == Path.cwd() and path.is_relative_to(folder) else path
 
-    config: Config
+
+class StoreViews(StoreSinks, ABC):
+    """What a store offers for materialized views."""
 
     def check_views(self, source: Source | Sequence[Source], *, hints: bool = False, analyse: bool = True) -> MvIssues:
         """All issues of views and handlers, in the order of their places. Nothing is changed.
@@ -55,6 +63,17 @@ class StoreViews(StoreCare):
         `left_out` of the result names the rest. Texts without a `name` are one source.
         """
         return self._views.load(source, name, strict=strict, on_change=on_change)
+
+    def load_project_views(self) -> None:
+        """Load the views that `views.files` and `views.table` of `seamark.toml` name, all that have no error.
+
+        The command line does so after it has run the pipeline. `left_out_views` has the others.
+        """
+        files, table = self.config.views.files, self.config.views.table
+        if files:
+            self.load_views([_as_seen_from(self.config.folder, file) for file in files], "views.files", strict=False)
+        if table is not None:
+            self.load_views(self._catalog.known(table), "views.table", strict=False)
 
     def view(
         self,
@@ -82,6 +101,10 @@ class StoreViews(StoreCare):
         options = ViewOptions(batch_rows=batch_rows, batch_keys=batch_keys, on_change=on_change)
         return self._views.declare(name, select, key, MvRefresh(refresh), dictionaries, options)
 
+    def views(self) -> dict[str, View]:
+        """All views by name."""
+        return self._views.views() if self._has_views else {}
+
     def mv_dictionary_log(self, table: str | None = None) -> pd.DataFrame:
         """The changes of dictionaries that wait for a pass, as a pandas frame, one row per change.
 
@@ -91,6 +114,37 @@ class StoreViews(StoreCare):
         from seamark.views.passes.log import dictionary_log
 
         return dictionary_log(self._views.views().values(), table)
+
+    def left_out_views(self) -> dict[str, MvIssues]:
+        """The views and handlers that were left out when their source was loaded, by name, with their errors."""
+        return self._views.left_out() if self._has_views else {}
+
+    def refuse_left_out(self, names: Iterable[str]) -> None:
+        """Raise `ViewError` if one of these views or handlers was left out when its source was loaded."""
+        if self._has_views:
+            self._views.refuse_left_out(names)
+
+    @property
+    def _has_views(self) -> bool:
+        """Whether anybody has asked for views: else their parsers are not even imported."""
+        return "_views" in vars(self)
+
+    # --- handlers -----------------------------------------------------------------------------------------------------
+
+    def handler(self, name: str) -> ViewHandler:
+        """The handler of this name; `sys$dictionary` is the one of all passes over dictionaries."""
+        handlers = self.handlers()
+        if name not in handlers:
+            raise UnknownHandler(name, list(handlers))
+        return handlers[name]
+
+    def handlers(self) -> dict[str, ViewHandler]:
+        """All handlers by name, also those that were left out because one of their views has an error."""
+        return self._views.handlers()
+
+    @abstractmethod
+    def _run_views(self, views: Sequence[str], dictionaries: Dictionaries) -> RunReport:
+        """Run some views, and the sinks that carry them."""
 
     @cached_property
     def _views(self) -> ViewRegistry:
@@ -103,4 +157,7 @@ class StoreViews(StoreCare):
             self._context.session,
             self.config.scheduler.wait,
             self.config.views,
+            self._destinations,
+            self._carry,
+            self._run_views,
         )

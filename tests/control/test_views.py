@@ -28,13 +28,13 @@ def test_a_view_that_was_never_paused_can_be_resumed(control):
 
 
 def test_what_was_analysed_and_the_pause_stand_side_by_side(control):
-    control.views.record_analysed({})
-    control.views.record_analysed({"orders_v": "d1", "customers_v": "d2"})
+    control.views.record_analysed("orders_v", "d1", "{}")
+    control.views.record_analysed("customers_v", "d2", "{}")
     control.views.pause("orders_v", 10.0)
-    control.views.record_analysed({"orders_v": "d3"})
+    control.views.record_analysed("orders_v", "d3", "[]")
     assert control.views.all() == {
-        "customers_v": ViewState("customers_v", "d2"),
-        "orders_v": ViewState("orders_v", "d3", 10.0),
+        "customers_v": ViewState("customers_v", "d2", "{}"),
+        "orders_v": ViewState("orders_v", "d3", "[]", 10.0),
     }
     control.views.resume("orders_v")
-    assert control.views.find("orders_v") == ViewState("orders_v", "d3")
+    assert control.views.find("orders_v") == ViewState("orders_v", "d3", "[]")

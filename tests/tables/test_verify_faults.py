@@ -87,7 +87,7 @@ def built(spark, tmp_path_factory) -> Path:
     with sqlite3.connect(folder / "control.db") as connection:
         connection.execute("INSERT INTO sink_position VALUES ('out', 'feed', 3, 'clickhouse://somewhere')")
         connection.execute("INSERT INTO staged VALUES ('a run', '', 1.0)")
-        connection.execute("INSERT INTO mv_views VALUES ('a view', 'digest', 1.0)")
+        connection.execute("INSERT INTO mv_views VALUES ('a view', 'digest', '{}', 1.0)")
         connection.execute(
             "INSERT INTO mv_scans VALUES ('job', 'a view', 'main', 'scan', '', '[7]', NULL, 7, NULL, 1.0, NULL)"
         )

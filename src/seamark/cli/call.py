@@ -67,13 +67,18 @@ class Call:
         return config
 
     @contextmanager
-    def store(self) -> Iterator[DataStore]:
-        """The project's store, as its pipeline declares it."""
+    def store(self, *, shows_errors_of_views: bool = False) -> Iterator[DataStore]:
+        """The project's store, as its pipeline declares it.
+
+        Views that were left out are named, unless the verb shows their errors itself.
+        """
         from seamark.cli.project import open_store
         from seamark.cli.signals import given_back
         from seamark.steps.running.attempt import give_back_runs
 
         with open_store(self.config()) as store, given_back(lambda: give_back_runs(store.control)):
+            if (left_out := ", ".join(store.left_out_views())) and not shows_errors_of_views:
+                self.output.note(f"Left out, because of errors that `seamark check` shows: {left_out}.")
             yield store
 
     def show(self, facts: Facts, render: Callable[[Facts], Sequence[RenderableType]]) -> None:

@@ -6,13 +6,32 @@ import traceback
 from dataclasses import dataclass
 
 from seamark.cli.signals import Terminated
-from seamark.errors import ConfigError, NotACommit, SeamarkError, UnknownColumn, UnknownStep, UnknownTable, UsedWrongly
+from seamark.errors import (
+    ConfigError,
+    NotACommit,
+    SeamarkError,
+    UnknownColumn,
+    UnknownHandler,
+    UnknownStep,
+    UnknownTable,
+    UnknownView,
+    UsedWrongly,
+)
 from seamark.facts.trouble import MOST_SHOWN, SHOW_WHERE
 from seamark.texts import storable
 
 FAILED, USED_WRONGLY, HAS_WORK = 1, 2, 3
 
-_WRONG_USE = (ConfigError, UsedWrongly, UnknownTable, UnknownStep, UnknownColumn, NotACommit)
+_WRONG_USE = (
+    ConfigError,
+    UsedWrongly,
+    UnknownTable,
+    UnknownStep,
+    UnknownView,
+    UnknownHandler,
+    UnknownColumn,
+    NotACommit,
+)
 
 
 class PipelineRaised(Exception):

@@ -36,6 +36,11 @@ class RunProgress:
         what = f"batch {report.batches} of {known} done, {counted(report.keys, 'key')}"
         self._show(f"{self._place(report.step)}: {what}", report.batches, known)
 
+    def on_page(self, report: StepReport, left: int) -> None:
+        """A page of a scan is committed; how many are left is not known."""
+        done = f"{counted(report.batches, 'page')} done, {counted(report.keys, 'key')}"
+        self._show(f"{self._place(report.step)}: {done}", report.batches, None)
+
     def on_block(self, report: SinkReport, left: int) -> None:
         """A sink has sent a block."""
         known = report.blocks + left

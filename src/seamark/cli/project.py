@@ -39,7 +39,12 @@ def open_store_despite_trouble(config: Config) -> tuple[DataStore, Exception | N
         if not hasattr(module, variable):
             raise
         trouble = error
-    return _store_in(module, file, variable, config), trouble
+    store = _store_in(module, file, variable, config)
+    try:
+        store.load_project_views()
+    except SeamarkError as error:
+        trouble = trouble or error
+    return store, trouble
 
 
 def _keep_paths_of_environment(config: Config) -> None:

@@ -101,7 +101,7 @@ def _mode_style(mode: str) -> str:
 def run(facts: RunResult) -> Parts:
     """`run`."""
     if not facts.steps and not facts.sinks:
-        return [_NO_STEPS]
+        return _left_out(facts) or [_NO_STEPS]
     parts: Parts = [_nothing(facts)]
     if facts.did_something:
         parts = [_counts(facts.steps)] if facts.steps else []
@@ -114,6 +114,16 @@ def run(facts: RunResult) -> Parts:
         parts += _trouble(step)
     for sink in facts.sinks:
         parts += _stopped(sink.sink, "could not continue", sink.error)
+    return parts + _left_out(facts)
+
+
+def _left_out(facts: RunResult) -> Parts:
+    parts: Parts = []
+    for each in facts.left_out:
+        title = Text("\n✗ ", "red").append(each.name, "bold default")
+        parts.append(title.append(f" was left out: {each.errors.splitlines()[0]}", "default"))
+    if parts:
+        parts.append(under("`seamark check` shows all errors of the project's views.", "dim"))
     return parts
 
 
@@ -175,6 +185,11 @@ def retried(facts: StepResult) -> Parts:
     """`retry`."""
     if not facts.did_something:
         return [f"Step '{facts.step}' has no failed keys."]
+    return counts_of(facts)
+
+
+def counts_of(facts: StepResult) -> Parts:
+    """What a run of one step did, and what went wrong."""
     return [_counts((facts,)), *_trouble(facts)]
 
 

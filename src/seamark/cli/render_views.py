@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.syntax import Syntax
 from rich.text import Text
 
-from seamark.cli.cells import counted
+from seamark.cli.cells import DASH, counted, moment, number
+from seamark.cli.grid import grid
 from seamark.cli.render import Parts
+from seamark.cli.render_steps import counts_of
 
 if TYPE_CHECKING:
-    from seamark.facts.views import CheckedViews
+    from seamark.facts.runs import StepResult
+    from seamark.facts.views import CheckedViews, ListedViews, ViewQueries
     from seamark.views.issues import MvIssue
 
 _STYLES = {"error": "bold red", "warning": "bold yellow", "hint": "bold cyan"}
@@ -30,6 +34,30 @@ def checked(facts: CheckedViews) -> Parts:
     elif facts.skipped:
         parts.append(Text(f"  Not checked: {', '.join(facts.skipped)}.", "dim"))
     return parts
+
+
+def queries(facts: ViewQueries) -> Parts:
+    """`sql`: the text as it is, so that it can be copied."""
+    return [Syntax(facts.sql.rstrip(), "sql", theme="ansi_dark", background_color="default", word_wrap=True)]
+
+
+def scanned(facts: StepResult) -> Parts:
+    """`scan`."""
+    return counts_of(facts)
+
+
+def views(facts: ListedViews) -> Parts:
+    """`view`."""
+    if not facts.views:
+        return ["No views yet: declare one with ds.view(…), or name files in `views.files`."]
+    shown = grid("view", "~key", "refreshed by", "~reads", "handler", ">waiting", "state")
+    for line in facts.views:
+        reads = ", ".join(f"{name} (batch)" if name in line.dictionaries else name for name in line.reads)
+        paused = Text("paused", "yellow") if line.paused_since else Text("runs", "green")
+        cells = (", ".join(line.key), line.unit, reads, line.handler or DASH, number(line.waiting or None), paused)
+        shown.add_row(Text(line.name, "bold"), *cells)
+    since = [line for line in facts.views if line.paused_since is not None]
+    return [shown, *[f"{line.name} is paused since {moment(line.paused_since)} UTC." for line in since]]
 
 
 def _issue(issue: MvIssue) -> Parts:

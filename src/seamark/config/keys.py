@@ -82,6 +82,8 @@ KEYS: tuple[Key, ...] = (
     Key("rows.cache_rows", Kind.COUNT, "Rows of bases that a long-lived process may keep in Spark's cache; 0 keeps none.", least=0),
     Key("scheduler.lease", Kind.DURATION, "How long a step's run holds its lease without renewing it.", least=0.001),
     Key("scheduler.wait", Kind.DURATION, "How long a second run of a step waits before it ends with \"already running\".", least=0),
+    Key("views.files", Kind.PATHS, "Files of views and handlers, or folders of files `*.sql`, that the command line loads after the pipeline."),
+    Key("views.table", Kind.TEXT, "Table of statements, with the columns `statement_no` and `statement_text`, that it loads after the files."),
     Key("views.dictionary_period", Kind.DURATION, "How long changes of a view's dictionaries wait before a run takes them.", least=0),
     Key("views.max_change_rows", Kind.COUNT, "How many records of a dictionary one pass takes, cut between blocks: at least one block.", least=1),
     Key("views.scan_rate", Kind.NUMBER, "Most rows per second of scans and dictionary passes. Without it: no limit.", least=0.001),

@@ -55,8 +55,10 @@ class SchedulerSettings:
 
 @dataclass(frozen=True)
 class ViewSettings:
-    """How long changes of a view's dictionaries wait, how many a pass takes, and how fast passes and scans go."""
+    """Where a project's views are written, how long changes of dictionaries wait, and how fast passes and scans go."""
 
+    files: tuple[str, ...] = ()
+    table: str | None = None
     dictionary_period: float = 8 * 3600.0
     max_change_rows: int = 100_000
     scan_rate: float | None = None

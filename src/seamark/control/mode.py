@@ -10,6 +10,7 @@ class Mode(StrEnum):
 
     SETTLED = "settled"
     REFUSED = "refused"
+    PAUSED = "paused"
     CHANGES = "changes"
     ALL_KEYS = "all keys"
     RECOMPUTE = "recompute"
@@ -42,8 +43,8 @@ class Mode(StrEnum):
 
     @property
     def is_idle(self) -> bool:
-        """Whether a run does nothing: it has nothing to do, or refuses."""
-        return self in (Mode.SETTLED, Mode.REFUSED)
+        """Whether a run does nothing: it has nothing to do, is to do nothing, or refuses."""
+        return self in (Mode.SETTLED, Mode.REFUSED, Mode.PAUSED)
 
     @property
     def takes_no_keys(self) -> bool:

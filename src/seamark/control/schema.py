@@ -153,6 +153,7 @@ mv_views = Table(
     metadata,
     Column("view_name", Text, primary_key=True),
     Column("analysed_digest", Text),  # of the model and the schemas of its inputs, as Spark has accepted them
+    Column("analysed_types", Text),  # of its columns and units, as Spark has found them then, as JSON
     Column("paused_since", Double),
 )
 

@@ -90,7 +90,11 @@ def _to_3(connection: Connection) -> None:
 
 
 _VERSION_3 = (
-    "CREATE TABLE mv_views (view_name TEXT NOT NULL PRIMARY KEY, analysed_digest TEXT, paused_since DOUBLE PRECISION)",
+    """
+    CREATE TABLE mv_views (
+        view_name TEXT NOT NULL PRIMARY KEY, analysed_digest TEXT, analysed_types TEXT, paused_since DOUBLE PRECISION
+    )
+    """,
     """
     CREATE TABLE mv_scans (
         job_name TEXT NOT NULL, target_name TEXT NOT NULL, part TEXT NOT NULL, kind TEXT NOT NULL,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import select, update
 
 from seamark.control.database import Database
 from seamark.control.schema import mv_views
@@ -13,10 +12,14 @@ from seamark.control.schema import mv_views
 
 @dataclass(frozen=True, slots=True)
 class ViewState:
-    """A view's digest of model and input schemas as last analysed, and since when it is paused; None if neither."""
+    """What was last analysed of a view, and since when it is paused; None if neither.
+
+    `analysed_digest` stands for its model and the schemas of its inputs, `analysed_types` are what Spark found.
+    """
 
     view: str
     analysed_digest: str | None = None
+    analysed_types: str | None = None
     paused_since: float | None = None
 
     @property
@@ -35,13 +38,13 @@ class Views:
         """The state of a view; of one that nobody has written about, that of a new one."""
         with self._database.read() as connection:
             row = connection.execute(select(mv_views).where(mv_views.c.view_name == view)).one_or_none()
-        return ViewState(view) if row is None else ViewState(row.view_name, row.analysed_digest, row.paused_since)
+        return ViewState(view) if row is None else ViewState(*row)
 
     def all(self) -> dict[str, ViewState]:
         """The states of all views that somebody has written about, by name, in one query."""
         with self._database.read() as connection:
             rows = connection.execute(select(mv_views).order_by(mv_views.c.view_name))
-            return {row.view_name: ViewState(row.view_name, row.analysed_digest, row.paused_since) for row in rows}
+            return {row.view_name: ViewState(*row) for row in rows}
 
     def pause(self, view: str, at: float) -> None:
         """Leave a view out of runs from now on. One that is paused already stays so since when it was."""
@@ -58,15 +61,9 @@ class Views:
         resumed = update(mv_views).where(mv_views.c.view_name == view).values(paused_since=None)
         self._database.write_retrying(lambda connection: connection.execute(resumed))
 
-    def record_analysed(self, digests: Mapping[str, str]) -> None:
-        """Remember what was analysed of each view, so that it need not be analysed again until that changes."""
-
-        def put(connection: Connection) -> None:
-            # In one order by everybody, so that two that load the same views do not wait in a circle.
-            for view, digest in sorted(digests.items()):
-                statement = self._database.insert(mv_views).values(view_name=view, analysed_digest=digest)
-                new = {"analysed_digest": statement.excluded.analysed_digest}
-                connection.execute(statement.on_conflict_do_update(index_elements=[mv_views.c.view_name], set_=new))
-
-        if digests:
-            self._database.write_retrying(put)
+    def record_analysed(self, view: str, digest: str, types: str) -> None:
+        """Remember what was analysed of a view, so that it need not be analysed again until that changes."""
+        values = {"analysed_digest": digest, "analysed_types": types}
+        statement = self._database.insert(mv_views).values(view_name=view, **values)
+        recorded = statement.on_conflict_do_update(index_elements=[mv_views.c.view_name], set_=values)
+        self._database.write_retrying(lambda connection: connection.execute(recorded))

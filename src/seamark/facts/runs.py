@@ -66,10 +66,19 @@ class NotFolded:
 
 
 @dataclass(frozen=True, slots=True)
-class RunResult:
-    """What a run did, and whether all is well: nothing stopped, and no key of its steps is failed.
+class LeftOut:
+    """A view or handler that was left out when it was loaded, and its errors."""
 
-    `empty_inputs` are tables that steps read and that have no record yet; `how_to_load` says how they get some.
+    name: str
+    errors: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What a run did, and whether all is well: nothing stopped or was left out, and no key of its steps is failed.
+
+    `left_out` are views and handlers with errors. `empty_inputs` are tables that steps read and that have no record
+    yet; `how_to_load` says how they get some.
     """
 
     ok: bool
@@ -80,6 +89,7 @@ class RunResult:
     not_folded: tuple[NotFolded, ...]
     empty_inputs: tuple[str, ...]
     how_to_load: str | None
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def did_something(self) -> bool:
@@ -104,6 +114,7 @@ def run_result(store: DataStore, report: RunReport) -> RunResult:
         not_folded=tuple(NotFolded(table, reason) for table, reason in report.not_folded.items()),
         empty_inputs=empty,
         how_to_load=how_to_load(store, empty) if empty else None,
+        left_out=tuple(LeftOut(name, errors) for name, errors in report.left_out.items()),
     )
 
 

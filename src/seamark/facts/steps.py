@@ -42,6 +42,7 @@ def list_steps(store: DataStore) -> tuple[StepLine, ...]:
 def chosen_steps(store: DataStore, names: Sequence[str]) -> list[Step | Diff]:
     """The named steps, or all, in order; an unknown name is refused."""
     known, sinks = store.step_names(), list(store.sinks())
+    store.refuse_left_out(names)
     for name in names:
         if name not in known:
             raise UnknownStep(name, [*known, *sinks], "Steps and sinks" if sinks else "Steps")
@@ -235,7 +236,7 @@ class PlannedStep:
     @property
     def is_settled(self) -> bool:
         """Whether a run would do nothing, whatever the others do."""
-        return self.mode is Mode.SETTLED and not self.upstream
+        return self.mode is Mode.PAUSED or (self.mode is Mode.SETTLED and not self.upstream)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +268,7 @@ def make_plan(store: DataStore, names: Sequence[str]) -> Plan:
     for step in steps:
         plan = plans[step.name]
         upstream = tuple(dict.fromkeys(maker[table] for table in step.inputs if maker.get(table) in busy))
-        if not plan.mode.is_idle or upstream:
+        if plan.mode is not Mode.PAUSED and (not plan.mode.is_idle or upstream):
             busy.add(step.name)
         planned.append(
             PlannedStep(

@@ -1,10 +1,11 @@
-"""What `check` shows: the issues of views and handlers."""
+"""What is shown of views: their issues, what they run, and how they are kept."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from seamark.store import DataStore
@@ -22,6 +23,64 @@ class CheckedViews:
     hints: int
     issues: tuple[MvIssue, ...]
     skipped: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ViewQueries:
+    """The queries that the runs of a view amount to, with its table in a dialect."""
+
+    view: str
+    dialect: str
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class ViewLine:
+    """One view of a listing. `unit` says what is refreshed at once, `waiting` how many dictionary records wait."""
+
+    name: str
+    key: tuple[str, ...]
+    unit: str
+    handler: str | None
+    reads: tuple[str, ...]
+    dictionaries: tuple[str, ...]
+    waiting: int
+    paused_since: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedViews:
+    """The views that `view` shows."""
+
+    views: tuple[ViewLine, ...]
+
+
+def sql_of(store: DataStore, view: str, dialect: str) -> ViewQueries:
+    """The queries of a view."""
+    return ViewQueries(view, dialect, store.view(view).sql(dialect))
+
+
+def list_views(store: DataStore, names: Sequence[str]) -> ListedViews:
+    """Some views, or all, by name."""
+    views = [store.view(name) for name in names] if names else list(store.views().values())
+    states = store.control.views.all()
+    lines = []
+    for view in views:
+        since = states[view.name].paused_since if view.name in states else None
+        waiting = sum(entry.records for entry in view.backlog().deferred) if view.spec.deferred else 0
+        lines.append(
+            ViewLine(
+                name=view.name,
+                key=view.table.schema.key,
+                unit=view.unit,
+                handler=view.handler or None,
+                reads=view.inputs,
+                dictionaries=tuple(sorted(view.spec.deferred)),
+                waiting=waiting,
+                paused_since=None if since is None else datetime.fromtimestamp(since, UTC),
+            )
+        )
+    return ListedViews(tuple(lines))
 
 
 def check_files(store: DataStore, files: Sequence[Path], *, hints: bool, analyse: bool) -> CheckedViews:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,10 +18,12 @@ from seamark.tables.context import TableContext
 from seamark.tables.schema.table_schema import Column, TableSchema
 from seamark.tables.table import Table
 from seamark.views.analysis.analyse import analysis
+from seamark.views.analysis.memory import Record, digests, known_analyses, record_of
 from seamark.views.analysis.parts import analysed_views
 from seamark.views.checks.batches import Batches
 from seamark.views.checks.check import Checked, Surroundings, check
 from seamark.views.context import MvHandler
+from seamark.views.handler import DICTIONARIES, DictionaryHandler, RunSteps, ViewHandler
 from seamark.views.issues import MvIssues
 from seamark.views.keying import ViewKeying
 from seamark.views.language.script import Reading, read_view
@@ -43,18 +46,22 @@ if TYPE_CHECKING:
 TEXTS = ""  # the source of all texts that were loaded without a name
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Loaded:
-    """What one source gave."""
+    """What one source gave. `left_out` has the errors by which views are not there, and handlers cannot run."""
 
-    reading: Reading
     views: tuple[str, ...] = ()
     handlers: tuple[MvHandler, ...] = ()
+    left_out: Mapping[str, MvIssues] = field(default_factory=dict)
 
 
 @dataclass
 class ViewRegistry:
-    """Checks views, makes steps of them, and replaces them when their source is loaded again."""
+    """Checks views, makes steps of them, and replaces them when their source is loaded again.
+
+    `carry` is called with all views before a load is done: it carries those that have a destination there. `run_steps`
+    is what handlers run their views by.
+    """
 
     context: TableContext
     catalog: Catalog
@@ -62,22 +69,45 @@ class ViewRegistry:
     session: Callable[[], SparkSession]
     wait: float
     settings: ViewSettings
-    destinations: set[str] = field(default_factory=set)
+    destinations: Collection[str]
+    carry: Callable[[Iterable[View]], None]
+    run_steps: RunSteps
     _loaded: dict[str, _Loaded] = field(default_factory=dict)
     _views: dict[str, View] = field(default_factory=dict)
     _made: set[str] = field(default_factory=set)  # tables that views have declared
+    _handlers: dict[str, ViewHandler] = field(default_factory=dict)
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
     def view(self, name: str) -> View:
-        """The view of this name."""
+        """The view of this name; the errors by which it was left out, if it was."""
         if name not in self._views:
+            self.refuse_left_out([name])
             raise UnknownView(name, list(self._views))
         return self._views[name]
 
     def views(self) -> dict[str, View]:
         """All views by name."""
         return dict(self._views)
+
+    def left_out(self) -> dict[str, MvIssues]:
+        """What was left out when its source was loaded, views and handlers by name, with the errors of each."""
+        return {name: errors for loaded in self._loaded.values() for name, errors in loaded.left_out.items()}
+
+    def refuse_left_out(self, names: Iterable[str]) -> None:
+        """Raise the errors of the first name that was left out, if one was."""
+        left_out = self.left_out()
+        for name in names:
+            if name in left_out and name not in self._views:
+                raise ViewError(left_out[name])
+
+    def handlers(self) -> dict[str, ViewHandler]:
+        """All handlers by name, and the one of all passes over dictionaries."""
+        return {**self._handlers, DICTIONARIES: self._passes}
+
+    @cached_property
+    def _passes(self) -> DictionaryHandler:
+        return DictionaryHandler(DICTIONARIES, self.views, self.run_steps, self.context.control.leases)
 
     def check(self, source: Source | Sequence[Source], *, hints: bool = False, analyse: bool = True) -> MvIssues:
         """All issues of views and handlers. Nothing is changed."""
@@ -113,47 +143,62 @@ class ViewRegistry:
         return self._load(name or _name_of(source), read_views(source), options, strict=strict)
 
     def _load(self, source: str, reading: Reading, options: ViewOptions, *, strict: bool) -> MvIssues:
-        before = self._loaded.get(source, _Loaded(Reading()))
+        before = self._loaded.get(source, _Loaded())
         known = [name for name in self._views if name not in before.views]
-        checked = self._checked(reading, hints=False, analyse=True, known=known)
+        checked = self._checked(reading, hints=False, analyse=True, known=known, recall=self._recall)
         issues = checked.issues
         if strict and not issues.ok:
             raise ViewError(issues)
         right = [] if "link" in issues.skipped else self._right(checked)
         stopped = [name for name in before.views if name not in {target.name for target in right}]
-        handlers = tuple(h for h in checked.context.handlers if h.name not in checked.wrong_handlers)
+        left_out = _left_out(source, reading, checked, right)
         with self._all_or_nothing():
             for name in before.views:
                 self.pipeline.exclude(self._views.pop(name))
-            for spec in self._specs(right, options):
-                view = View(self.context, spec, self.pipeline.makers, self.wait, issues, self.settings)
+            for spec, record in self._specs(checked, right, options):
+                view = View(self.context, spec, self.pipeline.makers, self.wait, issues, self.settings, record)
                 self.pipeline.include(view)
                 self._views[spec.name] = view
-        self._loaded[source] = _Loaded(reading, tuple(target.name for target in right), handlers)
+            names = tuple(target.name for target in right)
+            self._loaded[source] = _Loaded(names, checked.context.handlers, left_out)
+            self.carry(self._views.values())
         self._assign_handlers()
-        loaded = {target.name for target in right}
-        left_out = [*(t.name for t in reading.targets if t.name not in loaded), *checked.wrong_handlers]
-        return issues.with_outcome(loaded=sorted(loaded), left_out=left_out, stopped=stopped)
+        loaded = sorted(target.name for target in right)
+        return issues.with_outcome(loaded=loaded, left_out=left_out, stopped=stopped)
 
     def _assign_handlers(self) -> None:
         """Let each view know the handler that it belongs to, and which of its tables are dictionaries."""
-        loaded = [handler for source in self._loaded.values() for handler in source.handlers]
-        handlers = {name: handler for handler in loaded for name in handler.views}
+        declared = [handler for loaded in self._loaded.values() for handler in loaded.handlers]
+        handlers = {name: handler for handler in declared for name in handler.views}
         for name, view in self._views.items():
             handler = handlers.get(name)
             batches = Batches.of(view.target, handler).tables & view.spec.sources.keys()
             view.handler = "" if handler is None else handler.name
             view.spec = replace(view.spec, deferred=frozenset(batches))
+        self._handlers = self._working(declared)
+
+    def _working(self, declared: Iterable[MvHandler]) -> dict[str, ViewHandler]:
+        """The handlers as they run: one that is at work goes on as it is declared now, one that is gone stops."""
+        left_out, leases = self.left_out(), self.context.control.leases
+        found: dict[str, ViewHandler] = {}
+        for handler in declared:
+            name = handler.name
+            found[name] = self._handlers.get(name) or ViewHandler(name, self.views, self.run_steps, leases)
+            found[name].declare(handler.views, handler.inputs, left_out.get(name, MvIssues()))
+        for name in self._handlers.keys() - found.keys():
+            self._handlers[name].stop(timeout=0.0)
+        return found
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
         """Put everything back as it was if a view is refused while others are in place already."""
         steps, views, tables = dict(self.pipeline.steps), dict(self._views), dict(self.catalog.declared)
-        makers, made = dict(self.context.makers), set(self._made)
+        makers, made, loaded = dict(self.context.makers), set(self._made), dict(self._loaded)
         try:
             yield
         except BaseException:
             self.pipeline.steps, self._views, self.catalog.declared, self._made = steps, views, tables, made
+            self._loaded = loaded
             self.context.makers.clear()
             self.context.makers.update(makers)
             raise
@@ -170,11 +215,19 @@ class ViewRegistry:
                 right.append(target)
         return right
 
-    def _checked(self, reading: Reading, *, hints: bool, analyse: bool, known: Sequence[str]) -> Checked:
+    def _checked(
+        self,
+        reading: Reading,
+        *,
+        hints: bool,
+        analyse: bool,
+        known: Sequence[str],
+        recall: Callable[[Checked], Mapping[str, AnalysedView]] = lambda _: {},
+    ) -> Checked:
         made_by_views = {target.name for target in reading.targets} - set(self._declared_by_hand())
         tables = CatalogTables(self.catalog, without=made_by_views)
         surroundings = Surroundings(tables, self.destinations, known)
-        return check(reading, surroundings, hints=hints, analyse=analysis(self.session) if analyse else None)
+        return check(reading, surroundings, hints=hints, analyse=analysis(self.session, recall) if analyse else None)
 
     def _declared_by_hand(self) -> Iterator[str]:
         """The tables that the program declares itself; those of views are made to fit their SELECTs."""
@@ -182,11 +235,18 @@ class ViewRegistry:
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
-    def _specs(self, targets: Iterable[MvTarget], options: ViewOptions) -> Iterator[ViewSpec]:
-        """The views as steps; the table of each is known to those that follow."""
-        tables = CatalogTables(self.catalog)
-        for target, analysed in analysed_views(self.session, targets, tables):
-            yield ViewSpec(target, self._keying(target, analysed, options), options)
+    def _recall(self, checked: Checked) -> dict[str, AnalysedView]:
+        """What Spark has said before of views that have not changed since."""
+        return known_analyses(checked, self.context.control.views.all())
+
+    def _specs(
+        self, checked: Checked, targets: Iterable[MvTarget], options: ViewOptions
+    ) -> Iterator[tuple[ViewSpec, Record | None]]:
+        """The views as steps, with what is to be put on record of each; the table of each is known to the next."""
+        tables, before, current = CatalogTables(self.catalog), self._recall(checked), digests(checked)
+        for target, analysed in analysed_views(self.session, targets, tables, before):
+            record = None if target.name in before else record_of(current[target.name], analysed)
+            yield ViewSpec(target, self._keying(target, analysed, options), options), record
 
     def _keying(self, target: MvTarget, analysed: AnalysedView, options: ViewOptions) -> ViewKeying:
         by_hand = target.name in set(self._declared_by_hand())
@@ -215,6 +275,23 @@ def proposed_schema(analysed: AnalysedView, key: Sequence[str]) -> TableSchema:
     columns = tuple(Column(name, kind, name.casefold() not in keys) for name, kind in analysed.columns.items())
     by_name = {column.name.casefold(): column.name for column in columns}
     return TableSchema(columns, tuple(by_name[name.casefold()] for name in key))
+
+
+def _left_out(source: str, reading: Reading, checked: Checked, right: Sequence[MvTarget]) -> dict[str, MvIssues]:
+    """What of a source cannot be loaded, views and handlers by name, with the errors that are to blame."""
+    errors = [issue for issue in checked.issues if issue.is_error]
+    if not errors:
+        return {}
+    loaded = {target.name for target in right}
+    needs = {target.name: target.tables for target in reading.targets if target.name not in loaded}
+    for handler in reading.handlers:
+        if handler.name in checked.wrong_handlers or needs.keys() & set(handler.views) or not loaded:
+            needs[handler.name] = handler.views
+    found = {}
+    for name, others in needs.items():
+        blamed = [issue for each in (name, *others) for issue in checked.errors.get(each, ())]
+        found[name] = MvIssues(blamed or errors)
+    return found or {source or "the text": MvIssues(errors)}
 
 
 def _name_of(source: Source | Sequence[Source]) -> str:

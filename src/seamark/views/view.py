@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
 
 from seamark.config import ViewSettings
 from seamark.control import Mode
-from seamark.errors import LeaseHeld
+from seamark.errors import InvalidStep, LeaseHeld, ViewPaused, did_you_mean
 from seamark.steps.rows.changed_rows import changed_keys_of
 from seamark.steps.rows.changelist import ChangeList, KeyFrames
 from seamark.steps.running.observe import OnBatch, silent
@@ -21,6 +23,7 @@ from seamark.tables.table import Table
 from seamark.transforms.backlog import Backlog
 from seamark.transforms.planning import plan_step
 from seamark.transforms.step import Step
+from seamark.views.analysis.memory import Record
 from seamark.views.issues import MvIssues
 from seamark.views.model import MvTarget
 from seamark.views.passes.dictionaries import DictionaryPass
@@ -44,11 +47,13 @@ class View(Step):
         wait: float,
         issues: MvIssues,
         settings: ViewSettings,
+        record: Record | None = None,
     ) -> None:
         super().__init__(context, spec, makers, wait)
         self.issues = issues
         self.handler = ""  # the job that it belongs to
         self._settings = settings
+        self._record = record  # what Spark has said of it, as long as that is not kept yet
 
     def __repr__(self) -> str:
         return f"View({self.name!r}: {', '.join(self.inputs)})"
@@ -66,7 +71,23 @@ class View(Step):
 
     def sql(self, dialect: str = "spark") -> str:
         """The queries that its runs amount to, and the table that it is kept in, in a dialect of SQL."""
+        if dialect not in list(Dialect):
+            raise InvalidStep(
+                f"there is no dialect '{dialect}'.", hint=did_you_mean(dialect, [*map(str, Dialect)], "Dialects")
+            )
         return view_sql(self.spec, Dialect(dialect))
+
+    @property
+    def unit(self) -> str:
+        """What of it is refreshed at once: what comes from one left-most row, a group, a partition, or all rows."""
+        if self.target.is_full:
+            return "all rows"
+        keying = self.spec.keying
+        shown = [
+            f"row of {keying.leftmost_table(part).name}" if part.unit.is_owner else part.unit.kind.value
+            for part in keying.units.parts
+        ]
+        return ", ".join(dict.fromkeys(shown))
 
     # --- runs and what they leave waiting -----------------------------------------------------------------------------
 
@@ -75,6 +96,9 @@ class View(Step):
     ) -> StepReport:
         """Bring its rows up to its tables; with `dictionaries` in the configuration up to changes of these as well."""
         config = config or RunConfig()
+        if self.is_paused:
+            return StepReport(self.name, mode=Mode.PAUSED)
+        self._keep_record()
         report = super().run_full(config, known=known, on_batch=on_batch)
         if config.is_partial or not self._wants_pass(config.dictionaries, None if report.did_something else known):
             return report
@@ -88,14 +112,64 @@ class View(Step):
         report.changes = report.changes.extend(passed.changes)
         return report
 
+    def run_changelist(self, changes: ChangeList, config: RunConfig | None = None) -> StepReport:
+        """Compute the units that these changes of tables lead to, changed or not. No position moves."""
+        if self.is_paused:
+            return StepReport(self.name, mode=Mode.PAUSED)
+        return super().run_changelist(changes, config)
+
+    def run_idx(self, keys: Any, config: RunConfig | None = None) -> StepReport:
+        """Compute the units of a frame, changed or not. No position moves."""
+        self._refuse_paused()
+        return super().run_idx(keys, config)
+
+    def retry(self, config: RunConfig | None = None, keys: Any = None) -> StepReport:
+        """Compute failed units now, all or those of a frame, whether they are due or not."""
+        self._refuse_paused()
+        return super().retry(config, keys)
+
     def plan(self, known: Known | None = None) -> StepPlan:
         """What a run would do now."""
         backlog = self.backlog(known).checked()
-        return plan_step(self._context, backlog, self._or_pass(backlog, super().next_move(known)))
+        return plan_step(self._context, backlog, self._move(backlog, known))
 
     def next_move(self, known: Known | None = None) -> Move:
         """What a run would do first, and why."""
-        return self._or_pass(self.backlog(known), super().next_move(known))
+        return self._move(self.backlog(known), known)
+
+    def _move(self, backlog: Backlog, known: Known | None) -> Move:
+        since = self._context.control.views.find(self.name).paused_since
+        if since is not None:
+            moment = datetime.fromtimestamp(since, UTC)
+            return Move(Mode.PAUSED, f"paused since {moment:%Y-%m-%d %H:%M:%S} UTC")
+        return self._or_pass(backlog, super().next_move(known))
+
+    def _keep_record(self) -> None:
+        """Keep what Spark has said of the view, so that the next program that loads it need not ask."""
+        if self._record is not None:
+            self._context.control.views.record_analysed(self.name, self._record.digest, self._record.types)
+            self._record = None
+
+    # --- pauses -------------------------------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """Let its rows stand still, in every program, until it is resumed. A run at work is not stopped."""
+        self._context.control.views.pause(self.name, self._context.clock.now().timestamp())
+
+    def resume(self) -> None:
+        """Let it run again; the next run catches up."""
+        self._context.control.views.resume(self.name)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether somebody has paused it."""
+        return self._context.control.views.find(self.name).is_paused
+
+    def _refuse_paused(self) -> None:
+        if self.is_paused:
+            raise ViewPaused(self.name)
+
+    # --- what waits ---------------------------------------------------------------------------------------------------
 
     def may_wait(self, table: str) -> float:
         """How many seconds changes of a table may wait on purpose: a dictionary's wait for a pass."""
@@ -105,6 +179,7 @@ class View(Step):
 
     def run_dictionaries(self, *, on_batch: OnBatch = silent) -> StepReport:
         """Take all changes of its dictionaries that wait now, page by page; other runs go on in between."""
+        self._refuse_paused()
         return self._with_changes(self._pass(on_batch).run)
 
     def scan(
@@ -121,6 +196,7 @@ class View(Step):
         A scan that was cut off continues, unless `restart`. `rate` is how many rows per second it takes at the most,
         `part` the only part that is scanned. Positions stay as they are.
         """
+        self._refuse_paused()
         pace = Pace(self._context.clock, self._settings.scan_rate if rate is None else rate)
         scanning = Scanning(self._context, self, self.spec.keying, pace, self.handler, where, on_batch)
         return self._with_changes(lambda: scanning.run(part, restart=restart))
@@ -143,6 +219,11 @@ class View(Step):
             return False
         backlog = self.backlog(known)
         return bool(backlog.deferred) if wanted == "now" else self._is_due(backlog)
+
+    @property
+    def dictionaries_are_due(self) -> bool:
+        """Whether changes of its dictionaries have waited long enough, or a pass over them was cut off."""
+        return bool(self.spec.deferred) and self._is_due(self.backlog())
 
     def _is_due(self, backlog: Backlog) -> bool:
         due_at = self._pass().due_at(backlog)

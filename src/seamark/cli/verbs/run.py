@@ -31,6 +31,14 @@ class OnChangeChoice(StrEnum):
     recompute = "recompute"
 
 
+class DictionariesChoice(StrEnum):
+    """Which waiting changes of dictionaries views take."""
+
+    due = "due"
+    now = "now"
+    never = "never"
+
+
 def plan(
     call: Call,
     steps: StepNames = None,
@@ -75,10 +83,18 @@ def run(
             help="What becomes of rows that an older definition of the step has made.",
         ),
     ] = None,
+    dictionaries: Annotated[
+        DictionariesChoice,
+        typer.Option(
+            "--dictionaries",
+            help="Which waiting changes of dictionaries views take: those that have waited long enough, all, or none.",
+        ),
+    ] = DictionariesChoice.due,
 ) -> None:
     """Run every step that has work, in order, and then the sinks; or some of them.
 
-    Ends with 1 if a step or sink could not run, or while a key of these steps is failed; the others are done.
+    Ends with 1 if a step or sink could not run, while a key of these steps is failed, or if a view was left out for its
+    errors; the others are done.
     """
     from seamark.cli import render_steps
     from seamark.cli.logs import without_stopped_steps
@@ -86,7 +102,7 @@ def run(
     from seamark.facts.runs import run_result
     from seamark.facts.steps import chosen
 
-    with call.store() as store:
+    with call.store(shows_errors_of_views=True) as store:
         sinks, wanted_steps = chosen(store, steps or [])
         wanted = _wanted(wanted_steps, filters or [])
         names = [*[step.name for step in wanted_steps], *sinks]
@@ -94,11 +110,12 @@ def run(
             progress = RunProgress(tell, names)
             with progress.observing():
                 report = store.run(
-                    *names,
+                    *(names if steps else ()),
                     filters=wanted,
                     limit=limit,
                     fail_fast=fail_fast or None,
                     on_change=on_change.value if on_change else None,
+                    dictionaries=dictionaries.value,
                     on_batch=progress.on_batch,
                     on_block=progress.on_block,
                     on_step=progress.on_step,

@@ -288,7 +288,7 @@ class Pipeline:
         for step in steps:
             if on_step is not None:
                 on_step(step.name)
-            done = _reported(step, config, partial(step.run_full, config, known=known, on_batch=on_batch))
+            done = reported(step.name, config, partial(step.run_full, config, known=known, on_batch=on_batch))
             report.steps[step.name] = done
             if done.did_something:
                 known = Known.of(self._context)  # what it wrote is input for the steps that follow
@@ -315,7 +315,7 @@ class Pipeline:
         for step in self._sorted():
             if _takes_once(step) or not any(table in changes.changes for table in step.inputs):
                 continue  # one that takes each record once waits for its own run
-            done = _reported(step, config, partial(step.run_changelist, changes.of(step.inputs), config))
+            done = reported(step.name, config, partial(step.run_changelist, changes.of(step.inputs), config))
             report.steps[step.name] = done
             changes = changes.extend(done.changes)
         report.seconds = time.monotonic() - begun
@@ -379,8 +379,8 @@ def _taken(table: str, second: Maker, first: Maker) -> InvalidStep:
     return InvalidStep(f"step '{second.name}' {wants}, {has}. It was not added.", hint=hint)
 
 
-def _reported(step: AnyStep, config: RunConfig, run: Callable[[], StepReport]) -> StepReport:
-    """The report of a run, with the error that stopped it in it; with `fail_fast` the error is raised."""
+def reported(step: str, config: RunConfig, run: Callable[[], StepReport]) -> StepReport:
+    """The report of a step's run, with the error that stopped it in it; with `fail_fast` the error is raised."""
     begun = time.monotonic()
     try:
         return run()
@@ -388,7 +388,7 @@ def _reported(step: AnyStep, config: RunConfig, run: Callable[[], StepReport]) -
         if config.fail_fast:
             raise
         level = logging.WARNING if isinstance(error, SeamarkError) else logging.ERROR
-        fields = {"step": step.name, "stopped_by": type(error).__name__}
+        fields = {"step": step, "stopped_by": type(error).__name__}
         text = storable(record_of(error), MOST_LOGGED)
-        log.log(level, "step '%s' could not run: %s", step.name, text, extra={"seamark": fields})
-        return StepReport(step.name, mode=Mode.FAILED, error=error, seconds=time.monotonic() - begun)
+        log.log(level, "step '%s' could not run: %s", step, text, extra={"seamark": fields})
+        return StepReport(step, mode=Mode.FAILED, error=error, seconds=time.monotonic() - begun)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +71,7 @@ class RunReport:
     not_folded: dict[str, str] = field(
         default_factory=dict
     )  # tables that should have been folded, and why they were not
+    left_out: Mapping[str, str] = field(default_factory=dict)  # views and handlers with errors, and these
     seconds: float = 0.0
 
     def add_folds(self, folds: Sequence[FoldReport]) -> None:
@@ -80,8 +81,8 @@ class RunReport:
 
     @property
     def ok(self) -> bool:
-        """Whether no key failed, every step could run and every sink could send."""
-        return all(report.ok for report in (*self.steps.values(), *self.sinks.values()))
+        """Whether no key failed, every step could run and every sink could send, and no view was left out."""
+        return not self.left_out and all(report.ok for report in (*self.steps.values(), *self.sinks.values()))
 
     @property
     def did_something(self) -> bool:

@@ -22,6 +22,7 @@ class LikelyCause(Enum):
 
     SETTLED = "settled"
     RUNNING = "running"
+    PAUSED = "paused"
     NO_NEW_DATA = "no new data"
     EMPTY = "empty"
     CHANGED = "changed"
@@ -47,6 +48,7 @@ class LikelyCause(Enum):
 _SENTENCES = {
     LikelyCause.SETTLED: "Everything that has come in is processed.",
     LikelyCause.RUNNING: "A run is at work.",
+    LikelyCause.PAUSED: "It is paused: `seamark view resume` lets it run again.",
     LikelyCause.NO_NEW_DATA: "Everything is processed, and nothing new has come in for a while: "
     "if that is not expected, look at what writes the inputs.",
     LikelyCause.EMPTY: "The inputs have no records yet: load them first.",
@@ -95,6 +97,8 @@ def likely_cause(facts: StepFacts) -> LikelyCause:
     """The cause that explains the facts best; the first that fits, in the order of the code."""
     if facts.is_running:
         return LikelyCause.RUNNING
+    if facts.next_move.mode is Mode.PAUSED:
+        return LikelyCause.PAUSED
     if facts.next_move.refusal is not None:  # until somebody decides, no run does anything
         return LikelyCause.CHANGED if isinstance(facts.next_move.refusal, DefinitionChanged) else LikelyCause.REFUSED
     if facts.last_run_outcome == FAILED:
@@ -135,6 +139,8 @@ def advice(cause: LikelyCause, step: str, facts: StepFacts, empty: Sequence[str]
     `empty` names the inputs without records, and `loads` says how they are filled.
     """
     match cause:
+        case LikelyCause.PAUSED:
+            return f"It is {facts.next_move.reason}: `seamark view resume {step}` lets it run again."
         case LikelyCause.EMPTY:
             has = "has" if len(empty) == 1 else "have"
             return f"{', '.join(empty)} {has} no records yet: {loads}."

@@ -24,6 +24,7 @@ from seamark.views.issues import MvIssue, issue_at, issue_in
 from seamark.views.model import MvPart, MvTarget, MvUnitKind
 from seamark.views.paths.actions import ActionSync, Paths, paths_of
 from seamark.views.places import MvPlace
+from seamark.views.spec import AnalysedView
 from seamark.views.sql.queries import path_query, refresh_query
 from seamark.views.sql.texts import Changes, part_text, with_tables
 from seamark.views.sql.units import units_query
@@ -36,16 +37,21 @@ if TYPE_CHECKING:
 Types = Mapping[str, pa.DataType | None]
 """The columns that a part gives, each with its type as a table would hold it, or None if no table can."""
 
+Known = Callable[[Checked], Mapping[str, AnalysedView]]
+"""What was found of views before, by name, where it still holds."""
 
-def analysis(session: Callable[[], SparkSession]) -> Analyse:
-    """What checks call for the phase `analysis`."""
 
-    def analyse(checked: Checked) -> Iterator[MvIssue]:
+def analysis(session: Callable[[], SparkSession], known: Known = lambda _: {}) -> Analyse:
+    """What checks call for the phase `analysis`. Spark is not asked of views that are known from before."""
+
+    def analyse(checked: Checked) -> list[tuple[str, MvIssue]] | None:
         targets = [t for t in checked.context.in_order() if t.name not in checked.wrong_views]
-        if targets:
-            with scratch_in(session()) as scratch:
-                for issue in _Analysis(checked, scratch).issues(targets):
-                    yield replace(issue, phase="analysis")  # some kinds are also found without Spark, before
+        before = known(checked)
+        if all(target.name in before for target in targets):
+            return None if targets else []
+        with scratch_in(session()) as scratch:
+            found = list(_Analysis(checked, scratch, before).issues(targets))
+        return [(view, replace(issue, phase="analysis")) for view, issue in found]  # some kinds are found before, too
 
     return analyse
 
@@ -61,24 +67,27 @@ class _Masked:
 
 
 class _Analysis:
-    def __init__(self, checked: Checked, scratch: Scratch) -> None:
+    def __init__(self, checked: Checked, scratch: Scratch, before: Mapping[str, AnalysedView]) -> None:
         self._checked = checked
         self._scratch = scratch
+        self._before = before
         self._known: set[str] = set()  # the tables and views that queries can read
 
     @cached_property
     def _own_functions(self) -> frozenset[str]:
         return self._scratch.own_functions()
 
-    def issues(self, targets: list[MvTarget]) -> Iterator[MvIssue]:
-        """The issues of some views, each after those that it reads."""
+    def issues(self, targets: list[MvTarget]) -> Iterator[tuple[str, MvIssue]]:
+        """The issues of some views, with the view of each, after those that it reads."""
         views = {target.name for target in self._checked.context.targets}
         for target in targets:
             for name in target.tables:
                 if name not in self._known and name not in views:
                     self._add(name, self._info(name).schema.spark_read())
-            if set(target.tables) <= self._known:  # else it reads a view with errors
-                yield from self._view(target)
+            if target.name in self._before:
+                self._add(target.name, self._rows_of(target, self._before[target.name].columns))
+            elif set(target.tables) <= self._known:  # else it reads a view with errors
+                yield from ((target.name, issue) for issue in self._view(target))
 
     def _info(self, name: str) -> MvTableInfo:
         info = self._checked.tables.find(name)
@@ -107,9 +116,13 @@ class _Analysis:
             found += self._outputs(target, types)
             if not any(issue.is_error for issue in found):
                 found += self._further(target)
-                declared = self._checked.declared.find(target.name)
-                self._add(target.name, _as_columns(types[0]) if declared is None else declared.schema.spark_read())
+                self._add(target.name, self._rows_of(target, types[0]))
         yield from found
+
+    def _rows_of(self, target: MvTarget, types: Types) -> StructType:
+        """The columns of a view as another view reads them."""
+        declared = self._checked.declared.find(target.name)
+        return _as_columns(types) if declared is None else declared.schema.spark_read()
 
     # --- who is to blame ----------------------------------------------------------------------------------------------
 

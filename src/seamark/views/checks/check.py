@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -30,13 +30,16 @@ from seamark.views.paths.lineage import Lineage
 from seamark.views.paths.types import is_nullable, type_of
 from seamark.views.table_info import MvTableInfo, Tables
 
-# Takes what has no error so far, and says what Spark thinks of its queries.
-Analyse = Callable[["Checked"], Iterable[MvIssue]]
+# Takes what has no error so far, and says what Spark thinks of the queries of each view; None if it need not be asked.
+Analyse = Callable[["Checked"], Iterable[tuple[str, MvIssue]] | None]
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What was checked: the linked context, the issues, the tables with the views among them, and what has errors."""
+    """What was checked: the linked context, the issues, the tables with the views among them, and what has errors.
+
+    `errors` are those that are blamed on one view or handler, by its name.
+    """
 
     context: MvContext
     issues: MvIssues
@@ -44,6 +47,7 @@ class Checked:
     declared: Tables  # without the views
     wrong_views: frozenset[str] = frozenset()
     wrong_handlers: frozenset[str] = frozenset()
+    errors: Mapping[str, tuple[MvIssue, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,10 @@ def check(
     checked = checking.done(() if analyse is not None else ("analysis",))
     if analyse is None:
         return checked
-    checking.issues += analyse(checked)
-    return checking.done(())
+    analysed = analyse(checked)
+    for view, issue in analysed or ():
+        checking.note(view, [issue])
+    return checking.done(("analysis",) if analysed is None else ())
 
 
 class _WithViews:
@@ -103,6 +109,7 @@ class _Checking:
     targets: dict[str, MvTarget] = field(default_factory=dict)
     wrong_views: set[str] = field(default_factory=set)
     wrong_handlers: set[str] = field(default_factory=set)
+    errors: dict[str, list[MvIssue]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.tables = _WithViews(self.surroundings.tables)
@@ -118,15 +125,23 @@ class _Checking:
         wrong = frozenset(self.wrong_views)
         handlers = self.wrong_handlers | {h.name for h in self.reading.handlers if wrong & set(h.views)}
         declared = self.surroundings.tables
-        return Checked(self.context, found, self.tables, declared, wrong, frozenset(handlers))
+        errors = {name: tuple(listed) for name, listed in self.errors.items()}
+        return Checked(self.context, found, self.tables, declared, wrong, frozenset(handlers), errors)
 
-    def _note(self, view: str, found: Iterable[MvIssue]) -> bool:
+    def note(self, view: str, found: Iterable[MvIssue]) -> bool:
         """Take the issues of a view; whether it is still without error."""
-        listed = list(found)
-        self.issues += listed
-        if any(issue.is_error for issue in listed):
+        if self._blame(view, found):
             self.wrong_views.add(view)
         return view not in self.wrong_views
+
+    def _blame(self, name: str, found: Iterable[MvIssue]) -> list[MvIssue]:
+        """Take the issues of a view or handler; gives its errors among them."""
+        listed = list(found)
+        self.issues += listed
+        errors = [issue for issue in listed if issue.is_error]
+        if errors:
+            self.errors.setdefault(name, []).extend(errors)
+        return errors
 
     # --- phases -------------------------------------------------------------------------------------------------------
 
@@ -136,13 +151,13 @@ class _Checking:
             linked = [link_part(part, None, strict=target.is_document) for part in target.parts]
             found = target.with_parts(tuple(each.part for each in linked))
             issues = [issue for each in linked for issue in each.issues]
-            self._note(name, [*issues, *target_issues(found)])
+            self.note(name, [*issues, *target_issues(found)])
             self.targets[name] = found
         for cycle in cycles(self.context).values():
             self.wrong_views |= set(cycle)
         self.issues += context_issues(self.context)
         for handler, issue in handler_issues(self.context):
-            self.issues.append(issue)
+            self._blame(handler, [issue])
             self.wrong_handlers.add(handler)
 
     def metadata(self) -> None:
@@ -152,7 +167,7 @@ class _Checking:
             self._check_view(target.name, read[target.name])
         for handler in self.reading.handlers:
             found = list(input_issues(handler, self.tables))
-            self.issues += found
+            self._blame(handler.name, found)
             if found:
                 self.wrong_handlers.add(handler.name)
 
@@ -176,27 +191,25 @@ class _Checking:
         links = [issue for issue in (*unknown, *linking) if issue not in seen]
         links += destination_issues(target, self.surroundings.destinations)
         links += dictionary_issues(target, self.tables)
-        if not self._note(name, links):
+        if not self.note(name, links):
             return
         again = [i for i in target_issues(target) if i not in seen]  # `*` is known now
-        if not self._note(name, [*again, *output_issues(target, own)]):
+        if not self.note(name, [*again, *output_issues(target, own)]):
             return
-        if not target.is_full and not self._note(name, [i for p in target.parts for i in unit_issues(p)]):
+        if not target.is_full and not self.note(name, [i for p in target.parts for i in unit_issues(p)]):
             return
-        self._note(name, key_issues(target, own))
+        self.note(name, key_issues(target, own))
         if not target.is_full:
             batches = Batches.of(target, self.context.handler_of(name))
             for part in target.parts:
-                self._note(name, join_issues(part, batches, hints=self.hints))
+                self.note(name, join_issues(part, batches, hints=self.hints))
 
     def feeds(self) -> None:
         """Handlers against the changefeeds of their tables."""
         for handler in self.reading.handlers:
             if handler.name in self.wrong_handlers or self.wrong_views & set(handler.views):
                 continue
-            found = list(feed_issues(handler, self.context, self.tables))
-            self.issues += found
-            if any(issue.is_error for issue in found):
+            if self._blame(handler.name, feed_issues(handler, self.context, self.tables)):
                 self.wrong_handlers.add(handler.name)
 
 

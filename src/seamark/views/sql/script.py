@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from seamark.views.model import MvPart
-from seamark.views.paths.actions import ActionSync, Paths, paths_of
+from seamark.views.passes.pace import PAGE_UNITS
+from seamark.views.paths.actions import Paths, paths_of
 from seamark.views.sql.ddl import Dialect, ProposedColumn, create_table
 from seamark.views.sql.queries import path_query, refresh_query
-from seamark.views.sql.units import units_query
+from seamark.views.sql.units import page_query, units_query
 
 if TYPE_CHECKING:
     from seamark.views.spec import ViewSpec
@@ -33,12 +34,15 @@ def _queries(spec: ViewSpec, part: MvPart) -> Iterator[tuple[str, str]]:
     paths = paths_of(part)
     yield f"refresh{of}: the rows of the units in `keys`", refresh_query(part, paths.unit)
     for action in paths.actions:
-        if not isinstance(action, ActionSync):
-            alias = part.source(action.source).alias
-            what = f"from changed images of '{action.table}' ({alias}){of} to {_found(paths)}: {action.kind}"
-            yield what, path_query(paths, action)
+        alias = part.source(action.source).alias
+        kind = f"{action.kind} ({type(action).__name__})"
+        yield (
+            f"from changed images of '{action.table}' ({alias}){of} to {_found(paths)}: {kind}",
+            path_query(paths, action),
+        )
     if not paths.unit.is_owner:
         yield f"from left-most rows in `keys`{of} to the groups that they belong to", units_query(paths)
+    yield f"a page of a scan{of}: the units after those in `keys`", page_query(paths, PAGE_UNITS)
 
 
 def _found(paths: Paths) -> str:

@@ -40,6 +40,21 @@ def units_query(
     return f"SELECT DISTINCT {', '.join(shown)}\n{writer.tables(unit.query)}"
 
 
+def page_query(paths: Paths, most: int) -> str:
+    """The units of a page of a scan: so many after the last one in `keys`, from the first one where it is empty.
+
+    Units of rows that stand and that the tables no longer give are added to these.
+    """
+    names = ", ".join(map(quoted, unit_names(paths.unit)))
+    if paths.unit.is_owner:
+        table = quoted(str(paths.part.source(paths.unit.leftmost).table))
+        units = f"SELECT DISTINCT {names}\nFROM {table}"
+    else:
+        units = units_query(paths, keys=None)
+    after = f"coalesce(struct({names}) > (SELECT max(struct({names})) FROM {KEYS}), true)"
+    return f"SELECT {names} FROM (\n{units}\n)\nWHERE {after}\nORDER BY {names} LIMIT {most}"
+
+
 @dataclass(frozen=True)
 class _Writer:
     paths: Paths
