@@ -99,6 +99,47 @@ def test_what_a_left_joined_query_computes_is_null_where_it_has_no_row(shop):
     shop.assert_settled()
 
 
+def test_columns_that_a_query_inside_names_and_nobody_selects_are_there_for_spark_and_change_nothing(shop):
+    """They are not read: but Spark gets the text as it was written, and must find every name in it."""
+    shop.view(
+        "v",
+        "WITH o AS (SELECT id, customer_id, note, concat(note, '!') AS loud FROM orders), "
+        "c AS (SELECT * EXCEPT (region_id), upper(name) AS shouted FROM customer) "
+        "SELECT o.id, c.name FROM o JOIN c ON c.id = o.customer_id",
+    )
+    shop.view(
+        "g",
+        "SELECT c.region_id, count(*) AS n FROM (SELECT * FROM orders) o "
+        "JOIN (SELECT * FROM customer) c ON c.id = o.customer_id WHERE c.region_id IS NOT NULL GROUP BY c.region_id",
+    )
+    shop.put("customer", (1, "x", 10), (2, "y", 20))
+    shop.put("orders", (1, 1, "a"), (2, 2, "b"))
+    shop.run()
+    assert (shop.rows("v"), shop.rows("g")) == ([(1, "x"), (2, "y")], [(10, 1), (20, 1)])
+
+    shop.put("orders", (1, 1, "changed"))
+    assert {step.keys for step in shop.run().steps.values()} == {0}
+    shop.put("customer", (1, "z", 20))
+    assert [step.keys for step in shop.run().steps.values()] == [1, 2]
+    assert (shop.rows("v"), shop.rows("g")) == ([(1, "z"), (2, "y")], [(20, 2)])
+    shop.assert_equal()
+    shop.assert_settled()
+
+
+def test_a_generator_inside_counts_even_where_nobody_selects_what_it_gives(shop):
+    shop.view(
+        "v",
+        "SELECT t.id, count(*) AS tags FROM (SELECT id, explode(split(note, ',')) AS tag FROM orders) t GROUP BY t.id",
+    )
+    shop.put("orders", (1, 1, "a,b"), (2, 2, "c"))
+    shop.run()
+    shop.put("orders", (1, 1, "a,b,c"), (2, 2, None))
+    assert shop.keys() == 2
+    assert shop.rows("v") == [(1, 3)]
+    shop.assert_equal()
+    shop.assert_settled()
+
+
 # --- queries in conditions --------------------------------------------------------------------------------------------
 
 

@@ -37,6 +37,9 @@ def distinct(keys: pa.Table) -> pa.Table:
     names = keys.column_names
     if not names:
         return keys.slice(0, min(1, keys.num_rows))
+    if any(pa.types.is_nested(field.type) for field in keys.schema):  # which Arrow does not group by
+        places = {repr(key): place for place, key in reversed(list(enumerate(comparable(keys))))}
+        return keys.take(pa.array(sorted(places.values()), pa.int64()))
     for place, field in enumerate(keys.schema):
         if pa.types.is_floating(field.type):  # 0.0 and -0.0 are one, and adding 0.0 makes the first of both
             keys = keys.set_column(place, field, pc.add(keys.column(place), pa.scalar(0.0, field.type)))

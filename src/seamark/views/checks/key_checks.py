@@ -108,7 +108,7 @@ def _owners(target: MvTarget, key: KeyChoice) -> Iterator[MvIssue]:
     if len(target.parts) == 1 and transform_keys(target.parts[0], units[0], key.columns) is not None:
         return
     for part, unit in zip(target.parts, units, strict=True):
-        yield from _floats(part, unit)
+        yield from _no_keys(part, unit)
     for part, unit in zip(target.parts[1:], units[1:], strict=True):
         yield from _different(target.parts[0], units[0], part, unit)
 
@@ -135,11 +135,12 @@ def _type(part: MvPart, column: UnitColumn) -> pa.DataType | None:
     return found.type if found is not None else None
 
 
-def _floats(part: MvPart, unit: MvUnit) -> Iterator[MvIssue]:
+def _no_keys(part: MvPart, unit: MvUnit) -> Iterator[MvIssue]:
     for column in unit.columns:
         found = _type(part, column)
-        if found is not None and pa.types.is_floating(found):
-            message = f"rows would be found again by '{column.shown}', a {spark_name(found)}: floats are no keys"
+        if found is not None and (pa.types.is_floating(found) or pa.types.is_nested(found)):
+            which = "floats" if pa.types.is_floating(found) else "arrays and structs"
+            message = f"rows would be found again by '{column.shown}', a {spark_name(found)}: {which} are no keys"
             place = column.expression.place.start if column.expression else part.leftmost.place.start
             yield issue_in("UnsupportedKeyType", message, part.text, place)
 

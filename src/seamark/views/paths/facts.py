@@ -224,7 +224,8 @@ def _use(query: MvQuery, needed: Iterable[str] | None, used: defaultdict[int, se
     left_out = set()
     for column in query.columns:
         if wanted is not None and column.name.casefold() not in wanted:
-            left_out.add(id(column.value))
+            if column.computation is None or not column.computation.generates:  # how many rows there are counts too
+                left_out.add(id(column.value))
         elif isinstance(column.value, MvReference):
             _note(column.value, used)
     for computation in query.computations():

@@ -157,7 +157,7 @@ class Finder:
         leftmost = reader.rows(number, self.tables.scope_of(table, rows.select(identity))) if by_key else rows
         frames = reader.around(leftmost.select(reader.columns(number)), tables_of_units(part))
         waiting = {n for n in frames if self.tables.has_waiting(reader.table(n))}
-        return _with_offsets(units_by_query(part, frames, waiting, self.session), rows, self.session)
+        return _with_offsets(units_by_query(part, frames, waiting, self.tables), rows, self.session)
 
 
 def _no_units(part: PartUnits, units: ViewUnits) -> pa.Table:

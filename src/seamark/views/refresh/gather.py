@@ -99,7 +99,7 @@ class GatheredUnits:
                 found = named(rows.frames[part.unit.leftmost], part.leftmost_columns, part.names)
             else:
                 inside = {n: rows.frames[n] for n in tables_of_units(part)}
-                found = units_by_query(part, inside, (), session)
+                found = units_by_query(part, inside, (), self.tables)
             frames.append(self.units.as_keys(part, found, session))
         return self.units.union(frames, session)
 
@@ -115,7 +115,7 @@ def units_of_leftmost(reader: PartReader, leftmost: CheckedFrame) -> CheckedFram
     part = reader.part
     if part.are_of_leftmost:
         return named(leftmost, part.leftmost_columns, part.names).distinct()
-    return units_by_query(part, reader.around(leftmost, tables_of_units(part)), (), reader.tables.session)
+    return units_by_query(part, reader.around(leftmost, tables_of_units(part)), (), reader.tables)
 
 
 def gather_units(units: ViewUnits, tables: ViewTables, scope: Scope) -> GatheredUnits:

@@ -10,8 +10,10 @@ from seamark.steps.rows.scope import AllKeys, KeyFrame, KeyRange, KeyValues, Sco
 from seamark.tables.context import TableContext
 from seamark.tables.frame import CheckedFrame, LocalFrame, Session, SparkFrame, by_name, union_of
 from seamark.tables.read.source import TableSource
+from seamark.tables.schema.table_schema import TableSchema
 from seamark.transforms.keying import Read
 from seamark.transforms.keys.hops import fitting
+from seamark.views.model import MvPart
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,10 @@ class ViewTables:
             return None
         blocks = source.context.control.index.slices(table, after=self.before[table], upto=upto)
         return read_interval(source, blocks, columns).select(columns) if blocks else None
+
+    def schemas(self, part: MvPart) -> dict[int, TableSchema]:
+        """The columns of the tables of a part, by the numbers of their occurrences."""
+        return {source.number: self.sources[str(source.table)].schema for source in part.tables}
 
     def has_waiting(self, table: str) -> bool:
         """Whether a table has records since the rows were made."""

@@ -25,6 +25,7 @@ from seamark.views.model import MvUnitKind
 from seamark.views.paths.units import selectable
 from seamark.views.refresh.gather import GatheredUnits, PartRows
 from seamark.views.refresh.query import over_frames
+from seamark.views.refresh.rows import ViewTables
 from seamark.views.refresh.units import PART, PartUnits, ViewUnits
 from seamark.views.sql.texts import Changes, part_text, with_tables
 
@@ -48,7 +49,7 @@ class Selection:
 
     def uncomputed(self, gathered: GatheredUnits) -> CheckedFrame:
         """The rows, yet to be computed; with them may come rows of units that are only partly there."""
-        frames = [self._of_part(rows) for rows in gathered.parts if not rows.has_no_unit]
+        frames = [self._of_part(rows, gathered.tables) for rows in gathered.parts if not rows.has_no_unit]
         if not frames:
             return LocalFrame(self.output.schema.arrow.empty_table())
         try:
@@ -64,10 +65,12 @@ class Selection:
         """Whether the rows read were those of the scope only."""
         return isinstance(gathered.scope, AllKeys) or all(part.unit.is_owner for part in self.units.parts)
 
-    def _of_part(self, rows: PartRows) -> DataFrame:
-        session, text = self.output.context.session, rows.part.part.text.text
+    def _of_part(self, rows: PartRows, tables: ViewTables) -> DataFrame:
+        part, session = rows.part.part, self.output.context.session
         try:
-            found = over_frames(session, lambda names: self._text(rows.part, names), rows.frames, text)
+            found = over_frames(
+                session, lambda names: self._text(rows.part, names), rows.frames, part.text.text, tables.schemas(part)
+            )
         except (AnalysisException, SeamarkError):
             raise
         except SPARK_ERRORS as error:

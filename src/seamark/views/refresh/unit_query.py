@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from seamark.spark.frames import arrow_rows
-from seamark.tables.frame import CheckedFrame, LocalFrame, Session, SparkFrame
+from seamark.tables.frame import CheckedFrame, LocalFrame, SparkFrame
 from seamark.views.refresh.query import over_frames
+from seamark.views.refresh.rows import ViewTables
 from seamark.views.refresh.units import PartUnits
 from seamark.views.sql.units import units_query
 
 
 def units_by_query(
-    part: PartUnits, frames: Mapping[int, CheckedFrame], waiting: Collection[int], session: Session
+    part: PartUnits, frames: Mapping[int, CheckedFrame], waiting: Collection[int], tables: ViewTables
 ) -> CheckedFrame:
     """The units of a part's left-most rows, each once: found are enough, and perhaps more.
 
@@ -20,7 +21,11 @@ def units_by_query(
     gone.
     """
     found = over_frames(
-        session, lambda names: units_query(part.paths, names, waiting, keys=None), frames, part.part.text.text
+        tables.session,
+        lambda names: units_query(part.paths, names, waiting, keys=None),
+        frames,
+        part.part.text.text,
+        tables.schemas(part.part),
     )
     if all(frame.in_memory is not None for frame in frames.values()):
         return LocalFrame(arrow_rows(found))
