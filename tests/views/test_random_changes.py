@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
 import pytest
 from tests.support.view_world import ViewWorld
@@ -73,13 +74,28 @@ VIEWS = {
 }
 
 
+WITH_DICTIONARIES = {
+    "joined": ["region"],
+    "grouped_by_what_may_be_missing": ["region", "customer"],
+    "paid": ["payment"],
+}
+
+
 def world(spark, folder, seed: int) -> ViewWorld:
-    store = sm.DataStore(f"sqlite:///{folder}/control.db", warehouse=folder / "warehouse", spark=spark)
-    made = ViewWorld(store, random.Random(seed))
+    made = ViewWorld(opened(spark, folder), random.Random(seed))
     made.put("orders", (1, 1, "a"))  # what is one result of all rows is made for the first time when there is a row
-    for name, (select, key) in VIEWS.items():
-        made.view(name, select, key=key, refresh="full" if name == "all_at_once" else "incremental")
+    declare(made)
     return made
+
+
+def opened(spark, folder) -> sm.DataStore:
+    return sm.DataStore(f"sqlite:///{folder}/control.db", warehouse=folder / "warehouse", spark=spark)
+
+
+def declare(made: ViewWorld, dictionaries: Mapping[str, list[str]] | None = None) -> None:
+    for name, (select, key) in VIEWS.items():
+        refresh = "full" if name == "all_at_once" else "incremental"
+        made.view(name, select, key=key, refresh=refresh, dictionaries=(dictionaries or {}).get(name, ()))
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 8))])
@@ -95,3 +111,51 @@ def test_views_equal_their_queries_after_every_run(spark, tmp_path, seed):
     found = shop.store.verify(replay=True)
     assert found.ok, found.findings
     assert found.not_replayable == 0
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 6))])
+@pytest.mark.timeout(1500)
+def test_whatever_is_done_between_changes_views_equal_their_queries_when_all_is_taken(spark, tmp_path, seed):
+    """Limited runs, scans, passes, resets, folds and reopened stores, in any order, with dictionaries that wait."""
+    shop = ViewWorld(opened(spark, tmp_path), random.Random(seed))
+    shop.put("orders", (1, 1, "a"))
+    declare(shop, WITH_DICTIONARIES)
+    for _ in range(2):
+        for _ in range(6):
+            shop.change()
+            do_something(shop)
+        if shop.random.random() < 0.5:
+            again = ViewWorld(opened(spark, tmp_path), shop.random)
+            declare(again, WITH_DICTIONARIES)
+            shop = again
+        shop.run(dictionaries="now")
+        shop.assert_equal()
+        shop.assert_settled()
+    found = shop.store.verify(replay=True)
+    assert found.ok, found.findings
+    assert found.not_replayable == 0
+
+
+def do_something(shop: ViewWorld) -> None:
+    name = shop.random.choice(list(VIEWS))
+    view = shop.store.view(name)
+    match shop.random.choice(["nothing", "run", "run", "one", "limit", "scan", "part", "pass", "reset", "fold"]):
+        case "run":
+            shop.run()
+        case "one":
+            shop.run(name)
+        case "limit" if view.transform_keys:
+            shop.run(name, limit=1)
+        case "scan":
+            view.scan()
+        case "part" if view.transform_keys:
+            leftmost = view.spec.keying.leftmost_table(view.spec.keying.units.parts[0]).schema.names[0]
+            view.scan(where=f"{leftmost} IS NOT NULL", part=view.target.parts[0].alias)
+        case "pass":
+            view.run_dictionaries()
+        case "reset":
+            shop.store.offset_table.reset_offset(name)
+        case "fold":
+            shop.store.fold()
+        case _:
+            pass
