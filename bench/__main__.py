@@ -45,10 +45,13 @@ FIGURES: tuple[Measure, ...] = (
     algorithms.algorithms,
     transforms.filtered_join,
     views.checked_views,
+    views.opened_views,
     views.idle_views,
     views.five_table_view,
     views.grouped_view,
     views.newest_view,
+    views.dictionary_entry,
+    views.scan_of_all,
     diffs.growth_of_state,
     diffs.new_chunks,
 )

@@ -26,6 +26,7 @@ MANY_POSTS = scaled(10_000_000)
 FEW_POSTS = scaled(100_000)
 USERS = scaled(1_000_000)
 MANY_ORDERS = scaled(10_000_000)
+FEW_ORDERS = scaled(1_000_000, 5_000)
 MANY_VISITS = scaled(20_000_000, 400_000)
 FEW_VISITS = scaled(2_000_000, 200_000)
 
@@ -86,6 +87,13 @@ class Bench:
         spark = self.warm_steps
         with self._making("10 M orders and what belongs to them"):
             return Shop(spark, self.folder / "shop", MANY_ORDERS)
+
+    @cached_property
+    def small_shop(self) -> Shop:
+        """1 M orders, with as many to a customer and to a region."""
+        spark = self.warm_steps
+        with self._making("1 M orders and what belongs to them"):
+            return Shop(spark, self.folder / "small_shop", FEW_ORDERS)
 
     @cached_property
     def plain_feed_seconds(self) -> float:
