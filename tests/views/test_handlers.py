@@ -58,6 +58,26 @@ def test_views_of_a_handler_that_share_an_input_follow_it_together(loaded):
         loaded.store.handler("hh")
 
 
+@pytest.mark.scenario("V85")
+def test_a_view_in_no_handler_and_a_table_without_input_are_followed_by_every_run(shop):
+    warned = shop.store.load_views(
+        f"""
+        CREATE MATERIALIZED VIEW a PRIMARY KEY (id) AS {A};
+        CREATE MATERIALIZED VIEW b PRIMARY KEY (id) AS {B};
+        CREATE ASYNC HANDLER h PROCESS a, INPUT orders CHANGEFEED log AS STREAM;
+        """
+    )
+    assert "MissingInput" in {issue.kind for issue in warned if issue.severity == "warning"}
+    shop.queries |= {"a": A, "b": B}
+    shop.put("orders", (1, 1, "n"))
+    shop.run()
+    shop.put("customer", (1, "x", 1))
+    shop.put("region", (1, "north", None))
+    assert [step.appended for step in shop.run().steps.values()] == [1, 1]
+    shop.assert_equal()
+    shop.assert_settled()
+
+
 @pytest.mark.scenario("V11")
 @pytest.mark.scenario("V47")
 def test_with_an_error_in_one_of_its_views_a_handler_does_not_start_and_says_which(shop):

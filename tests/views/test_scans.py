@@ -6,7 +6,7 @@ import pytest
 from tests.support.view_world import ViewWorld
 
 import seamark as sm
-from seamark.control import ScanKind
+from seamark.control import Control, ScanKind
 from seamark.errors import InvalidStep, ScanRunning
 
 ORDER_V = """
@@ -91,6 +91,25 @@ def test_a_scan_that_is_cut_off_goes_on_after_its_last_page(spark, tmp_path, clo
     shop.run()
     shop.assert_equal()
     replayed(shop)
+
+
+@pytest.mark.scenario("V41")
+def test_a_scan_is_never_further_than_its_committed_pages(shop, monkeypatch):
+    fill(shop)
+    view = shop.view("v", ORDER_V, key="id")
+    seen = []
+    commit = Control.commit
+
+    def delayed(control, request):
+        """Just before a page is committed, look from outside how far the scan is and which rows are there."""
+        if request.scans:
+            seen.append((scans(shop)[0][1], len(shop.rows("v"))))
+        return commit(control, request)
+
+    monkeypatch.setattr(Control, "commit", delayed)
+    view.scan(rate=4)
+    assert seen == [(0, 0), (4, 4), (8, 8)]
+    assert scans(shop) == [("default", 10, True)]
 
 
 @pytest.mark.scenario("V40")
