@@ -17,6 +17,7 @@ setup: ## Virtual environment, pinned packages, Java if there is none, Delta's j
 demo: setup ## Run the example pipelines
 	@$(IN_ROOT) "$(BIN)/python" examples/blog/demo.py
 	@$(IN_ROOT) "$(BIN)/python" examples/visits/demo.py
+	@$(IN_ROOT) "$(BIN)/python" examples/shop/demo.py
 
 test: lint ## Lint and test
 	@$(IN_ROOT) "$(BIN)/python" -m pytest $(SIDE_BY_SIDE) -m "not long"

@@ -43,3 +43,33 @@ def test_the_visits_net_to_one_row_each(tmp_path: Path) -> None:
     assert "-2003 +3003 = +3003" in told.stdout
     assert "3 visits, each nets to its newest version; revenue 24.90, pages 16" in told.stdout
     assert "0 findings" in told.stdout
+
+
+def test_the_views_of_the_shop_equal_their_queries_all_day(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples" / "shop", tmp_path / "shop", ignore=shutil.ignore_patterns(".seamark"))
+
+    told = subprocess.run([sys.executable, tmp_path / "shop" / "demo.py"], capture_output=True, text=True, check=False)
+
+    assert told.returncode == 0, told.stderr
+    assert told.stderr == ""
+    lines = [" ".join(line.split()) for line in told.stdout.splitlines()]
+    done = [line.rpartition(" ")[0].rpartition(" ")[0] for line in lines if "→" in line]
+    assert done == [
+        *["order_wide all keys 300 keys → 300 new", "entry all keys 500 keys → 436 new"],
+        *["balance all keys 40 keys → 40 new", "sales all keys 10 keys → 10 new", "debtor all keys 40 keys → 9 new"],
+        *["order_wide changes 3 keys → 3 new", "entry changes 5 keys → 5 new", "balance changes 5 keys → 5 corrected"],
+        *["sales changes 2 keys → 2 corrected", "debtor changes 2 keys → 2 new"],  # orders and payments
+        *["order_wide changes 8 keys → 8 corrected", "sales changes 4 keys → 4 corrected"],
+        "debtor changes 1 key → 1 corrected",  # a customer moved
+        *["order_wide dictionary 57 keys → 57 corrected", "sales changes 0 keys → nothing differs"],
+        *["entry changes 1 key → 1 retracted", "balance changes 1 key → 1 corrected", "debtor changes 1 key → 1 new"],
+        *["order_wide changes 1 key → 1 retracted", "entry changes 2 keys → 2 retracted"],
+        *["balance changes 1 key → 1 corrected", "sales changes 1 key → 1 corrected"],
+        "debtor changes 1 key → 1 retracted",  # an order was deleted
+    ]
+    assert sum("✔ all 5 views equal their queries, run from scratch" in line for line in lines) == 7
+    assert """waiting: 'title' of statuses {"code":"sent"}, for a pass over order_wide""" in told.stdout
+    assert "nothing to do: order_wide, entry, balance, sales, debtor" in told.stdout
+    assert "10 of these 100 rows" in told.stdout
+    assert "└── statuses code=sent: On its way" in told.stdout
+    assert "0 findings" in told.stdout
