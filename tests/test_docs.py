@@ -9,10 +9,16 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.support.views import SHOP
+
+from seamark.views.checks.check import Surroundings, check
+from seamark.views.language.script import read_script
+from seamark.views.table_info import KnownTables
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+STATEMENTS = re.compile(r"^```sql\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 
 
@@ -35,8 +41,18 @@ def test_the_programs_of_a_page_run(
 
 
 def test_the_first_program_has_at_most_fifteen_lines() -> None:
-    (first,) = programs(ROOT / "README.md")
+    first, *_ = programs(ROOT / "README.md")
     assert len([line for line in first.splitlines() if line.strip()]) <= 15
+
+
+@pytest.mark.scenario("V7")
+def test_statements_that_a_page_shows_have_no_error() -> None:
+    pages = [page.read_text(encoding="utf-8") for page in PAGES]
+    shown = [text for page in pages for text in STATEMENTS.findall(page) if "CREATE" in text]
+    assert shown
+    surroundings = Surroundings(KnownTables.of(*SHOP.infos.values()))
+    found = [check(read_script(text), surroundings).issues for text in shown]
+    assert [str(issues) for issues in found if not issues.ok] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
