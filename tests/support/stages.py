@@ -87,6 +87,42 @@ def viewed(folder: Path) -> None:
     (folder / "views.sql").write_text(VIEW)
 
 
+LINES = """CREATE MATERIALIZED VIEW lines AS
+SELECT p.post_id, a.name, upper(p.content) AS line
+FROM posts p LEFT JOIN profiles a ON a.id = p.user_id;
+
+CREATE ASYNC HANDLER blog PROCESS lines,
+  INPUT posts CHANGEFEED log AS STREAM,
+  INPUT profiles CHANGEFEED log AS BATCH;
+"""
+WORDS = """CREATE MATERIALIZED VIEW words PRIMARY KEY (post_id, word) AS
+SELECT post_id, explode(split(content, ' ')) AS word
+FROM posts;
+"""
+
+
+def views(folder: Path) -> None:
+    """Two views, one of them with a dictionary in which Alice's new name waits."""
+    new(folder)
+    (folder / "views").mkdir()
+    (folder / "views" / "lines.sql").write_text(LINES)
+    (folder / "views" / "words.sql").write_text(WORDS)
+    with (folder / "seamark.toml").open("a") as file:
+        file.write('\n[views]\nfiles = ["views"]\n')
+    load(folder)
+    run(folder, "run")
+    file = folder / "data" / "profiles.csv"
+    file.write_text(file.read_text().replace("Alice", "Alicia"))
+    load(folder)
+    run(folder, "run")
+
+
+def left_out(folder: Path) -> None:
+    """The same, and one of the views has a mistake."""
+    views(folder)
+    (folder / "views" / "words.sql").write_text(WORDS.replace("content", "contents"))
+
+
 # --- trouble ----------------------------------------------------------------------------------------------------------
 
 
@@ -200,7 +236,7 @@ STAGES: dict[str, Callable[[Path], None]] = {
     for function in (
         *(nothing, new, loaded, demo, renamed, settled),
         *(stranger, failed, changed, at_work, damaged, orphan, foreign_head, no_database),
-        *(ledger, sink, visits, viewed),
+        *(ledger, sink, visits, viewed, views, left_out),
     )
 }
 
