@@ -9,6 +9,7 @@ from seamark.views.plain_sql.read import tables_of
 CASES = cases()
 
 
+@pytest.mark.scenario("V69")
 @pytest.mark.parametrize("case", CASES, ids=[f"{case.file}: {case.name}" for case in CASES])
 def test_a_select_has_the_unit_and_paths_in_front_of_it(case: Case):
     assert described(case.select) == case.expected

@@ -138,6 +138,23 @@ def test_a_group_of_null_is_a_group_where_the_key_says_so(shop):
     shop.assert_settled()
 
 
+@pytest.mark.scenario("V70")
+@pytest.mark.parametrize("refresh", ["full", "auto"])
+def test_what_has_no_unit_is_computed_as_a_whole_and_only_what_differs_is_written(shop, refresh, count_jobs):
+    shop.view("v", "SELECT o.id, rank() OVER (ORDER BY o.note) AS place FROM orders o", key="id", refresh=refresh)
+    shop.put("orders", (1, 1, "a"), (2, 1, "b"), (3, 1, "c"))
+    shop.run()
+    shop.put("orders", (4, 1, "c"), (2, 2, "b"))
+    assert shop.run().steps["v"].rows_out == 1
+    shop.put("orders", (1, 1, "z"))
+    report = shop.run().steps["v"]
+    assert (report.keys, report.corrected) == (1, 4)
+    shop.assert_equal()
+    with count_jobs() as counted:
+        assert not shop.run().did_something
+    assert counted.jobs == 0
+
+
 # --- several rows -----------------------------------------------------------------------------------------------------
 
 
