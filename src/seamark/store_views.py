@@ -67,7 +67,8 @@ class StoreViews(StoreSinks, ABC):
     def load_project_views(self) -> None:
         """Load the views that `views.files` and `views.table` of `seamark.toml` name, all that have no error.
 
-        The command line does so after it has run the pipeline. `left_out_views` has the others.
+        `left_out_views` has the others. The command line does so after it has run the pipeline; a program of the
+        project's own does so once it has declared its tables.
         """
         files, table = self.config.views.files, self.config.views.table
         if files:

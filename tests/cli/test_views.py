@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.support.json_page import assert_same_shape
 
+from seamark.store import DataStore
+
 GOOD = "CREATE MATERIALIZED VIEW lines PRIMARY KEY (post_id) AS\nSELECT p.post_id, p.content FROM posts p;\n"
 NAMED = """
 CREATE MATERIALIZED VIEW named PRIMARY KEY (post_id) AS
@@ -65,6 +67,15 @@ def test_sql_shows_what_runs_send(call, views):
     assert "did you mean 'named'?" in told.err
 
 
+def test_check_without_analysis_starts_no_java(call, views, monkeypatch):
+    def no_spark(store):
+        raise AssertionError("Spark was asked for")
+
+    monkeypatch.setattr(DataStore, "spark", property(no_spark))
+    (views / "views" / "new.sql").write_text("CREATE MATERIALIZED VIEW n PRIMARY KEY (id) AS SELECT id FROM profiles;")
+    assert call("check", "--no-analysis", folder=views).code == 0
+
+
 @pytest.mark.scenario("C25")
 def test_scan_computes_all_rows_again(call, views):
     told = call("scan", "lines", "--rate", "1000", folder=views)
@@ -111,6 +122,9 @@ def test_run_takes_dictionaries_when_it_is_asked_to(call, views, write):
     call("run", folder=views)
     write(views, "profiles", (100, "Alicia"))
     assert call("run", "named", "--json").document["steps"][0]["keys"] == 0
+    (state,) = [step for step in call("status", "--json").document["steps"] if step["name"] == "named"]
+    assert (state["cause"], state["needs_attention"], state["pending_records"]) == ("waiting", False, 2)
+    assert state["next_reason"] == "only records of dictionaries wait, for a pass: 2 in 'profiles'"
     (line,) = [line for line in call("view", "ls", "--json").document["views"] if line["name"] == "named"]
     assert (line["dictionaries"], line["waiting"], line["handler"]) == (["profiles"], 2, "people")
     assert call("run", "named", "--dictionaries", "now", "--json").document["steps"][0]["keys"] == 2

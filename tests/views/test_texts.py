@@ -194,7 +194,7 @@ def test_the_proposed_table_in_three_dialects():
         "  `d` DECIMAL(5,2),\n"
         "  `tags` array<string>,\n"
         "  `found` STRING -- computed: Spark tells its type\n"
-        ")\nUSING delta -- key: `order_id`, `no`"
+        ")\nUSING delta /* key: `order_id`, `no` */"
     )
     assert create_table("v", columns, key, Dialect.POSTGRES) == (
         'CREATE TABLE "v" (\n'

@@ -145,6 +145,46 @@ def test_why_names_the_rows_that_made_a_row_and_no_others(shop):
     assert {(one.table, *one.key.values()) for one in behind} == {("orders", 7), ("customer", 1), ("payment", 91)}
 
 
+@pytest.mark.scenario("V91")
+def test_why_goes_through_rows_with_hidden_columns(shop):
+    shop.view("entry", "SELECT concat('o', o.id) AS entry, o.customer_id FROM orders o", key="entry")
+    shop.view(
+        "balance", "SELECT e.customer_id, count(*) AS n FROM entry e WHERE e.customer_id > 0 GROUP BY e.customer_id"
+    )
+
+    @shop.store.transform(
+        inputs=[shop.store.table("balance")],
+        outputs=[shop.store.table("d", "customer_id long, m long", key="customer_id")],
+    )
+    def doubled(balance):
+        return balance.selectExpr("customer_id", "n * 2 AS m")
+
+    shop.put("orders", (1, 7, "a"), (2, 8, "b"))
+    shop.run()
+    for table in ("balance", "d"):
+        behind = [(one.table, *one.key.values()) for one in shop.store.why(table, {"customer_id": 7}).walk()]
+        assert behind[-2:] == [("entry", "o1"), ("orders", 1)]
+
+
+def test_a_key_that_cannot_be_null_is_not_warned_of(shop):
+    text = """
+        CREATE MATERIALIZED VIEW a PRIMARY KEY (customer_id) AS
+        SELECT o.customer_id, count(*) AS n FROM orders o WHERE o.customer_id IS NOT NULL GROUP BY o.customer_id;
+        CREATE MATERIALIZED VIEW b PRIMARY KEY (customer_id) AS SELECT a.customer_id, a.n FROM a;
+    """
+    assert shop.store.check_views(text) == []
+    assert [issue.kind for issue in shop.store.check_views(text.replace("IS NOT NULL", "IS NULL"))] == ["NullableKey"]
+
+
+def test_a_view_whose_table_has_rows_is_not_said_to_lack_it(shop):
+    text = "CREATE ASYNC MATERIALIZED VIEW v AS SELECT o.id AS id FROM orders AS o;"
+    assert {issue.kind for issue in shop.store.load_views(text)} == {"MissingTargetTable", "UselessView"}
+    shop.put("orders", (1, 1, "n"))
+    shop.run()
+    assert {issue.kind for issue in shop.store.check_views(text)} == {"UselessView"}
+    assert shop.store.view("v").query.split() == ["SELECT", "o.id", "AS", "id", "FROM", "orders", "AS", "o"]
+
+
 # --- loading ----------------------------------------------------------------------------------------------------------
 
 

@@ -67,8 +67,8 @@ class Call:
         return config
 
     @contextmanager
-    def store(self, *, shows_errors_of_views: bool = False) -> Iterator[DataStore]:
-        """The project's store, as its pipeline declares it.
+    def store(self, *, loads_views: bool = True, shows_errors_of_views: bool = False) -> Iterator[DataStore]:
+        """The project's store, as its pipeline declares it, with the views of its files.
 
         Views that were left out are named, unless the verb shows their errors itself.
         """
@@ -76,7 +76,10 @@ class Call:
         from seamark.cli.signals import given_back
         from seamark.steps.running.attempt import give_back_runs
 
-        with open_store(self.config()) as store, given_back(lambda: give_back_runs(store.control)):
+        with (
+            open_store(self.config(), loads_views=loads_views) as store,
+            given_back(lambda: give_back_runs(store.control)),
+        ):
             if (left_out := ", ".join(store.left_out_views())) and not shows_errors_of_views:
                 self.output.note(f"Left out, because of errors that `seamark check` shows: {left_out}.")
             yield store

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from seamark.store import DataStore
 
 
-def open_store(config: Config) -> DataStore:
-    """Go to the project's folder, run its pipeline file, and give the store that it declares."""
-    store, trouble = open_store_despite_trouble(config)
+def open_store(config: Config, *, loads_views: bool = True) -> DataStore:
+    """Go to the project's folder, run its pipeline file, and give the store that it declares, with its views."""
+    store, trouble = open_store_despite_trouble(config, loads_views=loads_views)
     if trouble is not None:
         raise trouble
     return store
 
 
-def open_store_despite_trouble(config: Config) -> tuple[DataStore, Exception | None]:
+def open_store_despite_trouble(config: Config, *, loads_views: bool = True) -> tuple[DataStore, Exception | None]:
     """The same, with what the pipeline raised after it had made the store: a damaged table may be all that is wrong."""
     _keep_paths_of_environment(config)
     os.chdir(config.folder)
@@ -41,7 +41,8 @@ def open_store_despite_trouble(config: Config) -> tuple[DataStore, Exception | N
         trouble = error
     store = _store_in(module, file, variable, config)
     try:
-        store.load_project_views()
+        if loads_views:
+            store.load_project_views()
     except SeamarkError as error:
         trouble = trouble or error
     return store, trouble

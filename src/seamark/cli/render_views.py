@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.syntax import Syntax
 from rich.text import Text
 
 from seamark.cli.cells import DASH, counted, moment, number
@@ -37,8 +36,8 @@ def checked(facts: CheckedViews) -> Parts:
 
 
 def queries(facts: ViewQueries) -> Parts:
-    """`sql`: the text as it is, so that it can be copied."""
-    return [Syntax(facts.sql.rstrip(), "sql", theme="ansi_dark", background_color="default", word_wrap=True)]
+    """`sql`: the text as it is, however wide, so that it can be run."""
+    return [facts.sql.rstrip()]
 
 
 def scanned(facts: StepResult) -> Parts:

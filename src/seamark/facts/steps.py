@@ -34,9 +34,16 @@ class StepLine:
 def list_steps(store: DataStore) -> tuple[StepLine, ...]:
     """All steps, each after those whose outputs it reads."""
     return tuple(
-        StepLine(step.name, step.spec.definition.kind, step.inputs, step.outputs, step.transform_keys)
+        StepLine(step.name, step.spec.definition.kind, step.inputs, step.outputs, _keys_of(step))
         for step in store.steps().values()
     )
+
+
+def _keys_of(step: Step | Diff) -> tuple[str, ...]:
+    """The columns that a step is computed by; where these are hidden, the key of what it writes."""
+    (output, *_) = step.spec.outputs
+    hidden = {column.name for column in output.schema.hidden}
+    return output.schema.key if hidden & set(step.transform_keys) else step.transform_keys
 
 
 def chosen_steps(store: DataStore, names: Sequence[str]) -> list[Step | Diff]:
@@ -149,11 +156,13 @@ def _state(
     now: float,
 ) -> StepState:
     pending, lag = sum(entry.pending_records for entry in inputs), max(entry.lag_seconds for entry in inputs)
+    on_purpose = sum(one.pending_records for one in inputs if step.may_wait(one.table) and one.lag_seconds == 0)
     ages = [entry.age_seconds for entry in inputs if entry.age_seconds is not None]
     oldest = now - lag if pending else None
     empty = [entry.table for entry in inputs if entry.is_empty]
     facts = StepFacts(
-        pending_records=pending,
+        pending_records=pending - on_purpose,
+        waiting_on_purpose=on_purpose,
         lag_seconds=lag,
         offset_age_seconds=max(ages, default=None),
         last_run_started=last.started if last else None,

@@ -29,7 +29,7 @@ def joined_rows(
 
     They are those of the row's unit, without what its plain columns and the literal conditions exclude.
     """
-    keying = keying_from_chain(context, definition)
+    keying = keying_from_chain(context, definition, with_hidden=True)  # by which the rows behind these are found
     positions = {table: at.offset for table, at in read.items()}
     tables = keying.tables(positions, positions)
     part = keying.units.part(str(row[PART])) if PART in row else keying.units.parts[0]

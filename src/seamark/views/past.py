@@ -28,16 +28,18 @@ def keying_from_chain(
     at: Mapping[str, int] | None = None,
     *,
     commit: PastCommit | None = None,
+    with_hidden: bool = False,
 ) -> ViewKeying:
     """The units of a view by an older definition; `at` gives the block of each table whose schema it had.
 
-    `NotReplayed` if its text can no longer be read.
+    `with_hidden` lets rows of its tables have their hidden columns. `NotReplayed` if its text can no longer be read.
     """
     blocks = at or {}
     (name,) = definition.outputs
-    sources = {table: stored_source(context, table, blocks.get(table)).visible for table, _, _ in definition.inputs}
+    stored = {table: stored_source(context, table, blocks.get(table)) for table, _, _ in definition.inputs}
+    sources = stored if with_hidden else {table: source.visible for table, source in stored.items()}
     output = stored_source(context, name, blocks.get(name))
-    infos = KnownTables.of(*(MvTableInfo(table, source.schema) for table, source in sources.items()))
+    infos = KnownTables.of(*(MvTableInfo(table, source.schema.visible) for table, source in sources.items()))
     target = _linked(definition, infos)
     units = units_as_stored(target, definition.keys, output.schema)
     return ViewKeying(step=definition.step, sources=sources, output=output, units=units, at=commit)

@@ -226,7 +226,8 @@ class ViewRegistry:
     ) -> Checked:
         made_by_views = {target.name for target in reading.targets} - set(self._declared_by_hand())
         tables = CatalogTables(self.catalog, without=made_by_views)
-        surroundings = Surroundings(tables, self.destinations, known)
+        stored = self.context.control.index.heads().keys()
+        surroundings = Surroundings(tables, self.destinations, stored, known)
         return check(reading, surroundings, hints=hints, analyse=analysis(self.session, recall) if analyse else None)
 
     def _declared_by_hand(self) -> Iterator[str]:

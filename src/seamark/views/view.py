@@ -32,6 +32,7 @@ from seamark.views.passes.scan import Scanning
 from seamark.views.spec import ViewSpec
 from seamark.views.sql.ddl import Dialect
 from seamark.views.sql.script import view_sql
+from seamark.views.sql.texts import united, with_tables
 
 
 class View(Step):
@@ -76,6 +77,11 @@ class View(Step):
                 f"there is no dialect '{dialect}'.", hint=did_you_mean(dialect, [*map(str, Dialect)], "Dialects")
             )
         return view_sql(self.spec, Dialect(dialect))
+
+    @property
+    def query(self) -> str:
+        """Its SELECT as Spark runs it, over tables that are called as they are; parts are joined by UNION ALL."""
+        return united([with_tables(part, {}) for part in self.target.parts])
 
     @property
     def unit(self) -> str:
@@ -230,11 +236,13 @@ class View(Step):
         return due_at is not None and due_at <= self._context.clock.now().timestamp()
 
     def _or_pass(self, backlog: Backlog, move: Move) -> Move:
-        """The move, or a pass over dictionaries where there is no other and one is due."""
-        if move.mode is not Mode.SETTLED or not self._is_due(backlog):
+        """The move; where there is no other, the pass over dictionaries that is due, or what waits for it."""
+        if move.mode is not Mode.SETTLED or not backlog.deferred:
             return move
-        waiting = [f"{entry.records} in '{entry.table}'" for entry in backlog.deferred]
-        return Move(Mode.DICTIONARY, f"records of dictionaries have waited long enough: {', '.join(waiting)}")
+        waiting = ", ".join(f"{entry.records} in '{entry.table}'" for entry in backlog.deferred)
+        if self._is_due(backlog):
+            return Move(Mode.DICTIONARY, f"records of dictionaries have waited long enough: {waiting}")
+        return Move(Mode.SETTLED, f"only records of dictionaries wait, for a pass: {waiting}")
 
     def _with_changes(self, run: Callable[[], StepReport]) -> StepReport:
         """The report of several runs, with all keys that changed meanwhile."""

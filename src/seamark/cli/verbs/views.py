@@ -55,7 +55,7 @@ def check(
     from seamark.facts.views import check_files
 
     given = [Path.cwd() / file if not file.is_absolute() else file for file in files or []]
-    with call.store(shows_errors_of_views=True) as store, call.output.working("Checking"):
+    with call.store(loads_views=False) as store, call.output.working("Checking"):
         wanted = given or [Path(file) for file in store.config.views.files]
         if not wanted:
             raise UsedWrongly(

@@ -24,6 +24,7 @@ class LikelyCause(Enum):
     RUNNING = "running"
     PAUSED = "paused"
     NO_NEW_DATA = "no new data"
+    WAITING = "waiting"
     EMPTY = "empty"
     CHANGED = "changed"
     REFUSED = "refused"
@@ -42,7 +43,12 @@ class LikelyCause(Enum):
     @property
     def needs_attention(self) -> bool:
         """Whether somebody should do something."""
-        return self not in (LikelyCause.SETTLED, LikelyCause.RUNNING, LikelyCause.NO_NEW_DATA)
+        return self not in (
+            LikelyCause.SETTLED,
+            LikelyCause.RUNNING,
+            LikelyCause.NO_NEW_DATA,
+            LikelyCause.WAITING,
+        )
 
 
 _SENTENCES = {
@@ -51,6 +57,7 @@ _SENTENCES = {
     LikelyCause.PAUSED: "It is paused: `seamark view resume` lets it run again.",
     LikelyCause.NO_NEW_DATA: "Everything is processed, and nothing new has come in for a while: "
     "if that is not expected, look at what writes the inputs.",
+    LikelyCause.WAITING: "Only changes of dictionaries are pending: they wait for a pass.",
     LikelyCause.EMPTY: "The inputs have no records yet: load them first.",
     LikelyCause.CHANGED: "The step's definition is not the one that its rows were made by: "
     "a run shows the difference and asks what becomes of these rows.",
@@ -76,7 +83,8 @@ class StepFacts:
     Of several inputs, pending records are their sum, lag and age the greatest, and the oldest pending record the oldest
     of all. `last_run_started` and `last_run_outcome` are those of the newest run that did something, `modes_since` the
     modes of all that have begun since the oldest pending record was committed. It `lacks_position` on an input that has
-    records: it was reset, or never ran over it in full. `next_move` is what a run would do first.
+    records: it was reset, or never ran over it in full. `next_move` is what a run would do first. Records of
+    dictionaries that wait for a pass that is not due are counted as `waiting_on_purpose`, and not as pending.
     """
 
     pending_records: int
@@ -91,6 +99,7 @@ class StepFacts:
     is_running: bool = False
     lacks_position: bool = False
     next_move: Move = NOTHING_NEW
+    waiting_on_purpose: int = 0
 
 
 def likely_cause(facts: StepFacts) -> LikelyCause:
@@ -121,6 +130,8 @@ def likely_cause(facts: StepFacts) -> LikelyCause:
         facts.next_move.mode.takes_all_keys
     ):  # for instance a new output, or a pass that was interrupted after its last record
         return LikelyCause.ALL_KEYS
+    if facts.waiting_on_purpose:
+        return LikelyCause.WAITING
     if facts.offset_age_seconds is not None and facts.offset_age_seconds >= QUIET_SECONDS:
         return LikelyCause.NO_NEW_DATA
     return LikelyCause.SETTLED

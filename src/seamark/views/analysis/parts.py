@@ -15,7 +15,7 @@ from seamark.views.paths.actions import paths_of
 from seamark.views.paths.units import selectable
 from seamark.views.spec import AnalysedView
 from seamark.views.sql.queries import owner_names
-from seamark.views.sql.texts import Changes, part_text, with_tables
+from seamark.views.sql.texts import Changes, part_text, united, with_tables
 from seamark.views.table_info import Tables
 
 if TYPE_CHECKING:
@@ -45,8 +45,7 @@ def analysed_views(
 
 
 def _analysed(target: MvTarget, scratch: Scratch) -> AnalysedView:
-    texts = [with_tables(part, scratch.relations.by_number(part)) for part in target.parts]
-    union = texts[0] if len(texts) == 1 else "\nUNION ALL\n".join(f"SELECT * FROM (\n{text}\n)" for text in texts)
+    union = united([with_tables(part, scratch.relations.by_number(part)) for part in target.parts])
     units = () if target.is_full else tuple(_unit(part, scratch) for part in target.parts)
     return AnalysedView(_types(scratch.types_of(union)), units)
 

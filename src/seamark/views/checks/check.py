@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -56,6 +56,7 @@ class Surroundings:
 
     tables: Tables
     destinations: Collection[str] = ()
+    stored: Collection[str] = ()  # names of tables that have rows, perhaps those of views
     known_views: Collection[str] = ()
 
 
@@ -194,7 +195,7 @@ class _Checking:
         if not self.note(name, links):
             return
         again = [i for i in target_issues(target) if i not in seen]  # `*` is known now
-        if not self.note(name, [*again, *output_issues(target, own)]):
+        if not self.note(name, [*again, *output_issues(target, own, is_stored=name in self.surroundings.stored)]):
             return
         if not target.is_full and not self.note(name, [i for p in target.parts for i in unit_issues(p)]):
             return
@@ -230,7 +231,8 @@ def as_table(target: MvTarget) -> MvTableInfo | None:
         return None
     names = {column.name.casefold(): column.name for column in columns}
     key = tuple(names[name.casefold()] for name in key_of(target, None).columns if name.casefold() in names)
-    return MvTableInfo(target.name, TableSchema(columns, key))
+    known = tuple(replace(column, nullable=column.nullable and column.name not in key) for column in columns)
+    return MvTableInfo(target.name, TableSchema(known, key))
 
 
 def _as_column(lineage: Lineage, column: MvColumn) -> Column:

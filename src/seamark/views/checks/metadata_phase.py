@@ -42,9 +42,9 @@ def destination_issues(target: MvTarget, destinations: Collection[str]) -> Itera
         yield issue_at("UnknownDestination", message, target.script, target.destination_place)
 
 
-def output_issues(target: MvTarget, table: MvTableInfo | None) -> Iterator[MvIssue]:
-    """What the view selects, against the table that it writes, and its parts against each other."""
-    if table is None and target.is_document:
+def output_issues(target: MvTarget, table: MvTableInfo | None, *, is_stored: bool = False) -> Iterator[MvIssue]:
+    """What the view selects, against the table that is declared for it, and its parts against each other."""
+    if table is None and target.is_document and not is_stored:
         message = f"there is no table '{target.name}': it is created as `seamark sql {target.name}` proposes"
         yield issue_at("MissingTargetTable", message, target.script, target.place)
     for part in target.parts:

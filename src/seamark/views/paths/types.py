@@ -7,8 +7,8 @@ import re
 import pyarrow as pa
 
 from seamark.tables.schema.ddl import parse_type
-from seamark.views.model import MvColumn, MvComputation, MvLiteral, MvQuery, MvReference, MvValue
-from seamark.views.paths.lineage import Lineage
+from seamark.views.model import MvColumn, MvComputation, MvJoinCondition, MvLiteral, MvQuery, MvReference, MvValue
+from seamark.views.paths.lineage import LeafColumn, Lineage
 
 _CAST = re.compile(r"(?:try_)?cast \( [^()]* as ([^()]+(?: \( [\d ,]+ \))?) \)")
 _CALL = re.compile(r"(\w+) \( [^()]* \)")
@@ -36,13 +36,22 @@ def column_type(lineage: Lineage, query: MvQuery, name: str) -> pa.DataType | No
 
 
 def is_nullable(lineage: Lineage, column: MvColumn) -> bool:
-    """Whether an output column may be NULL, as far as it is plain: by its table, or because it is LEFT-joined."""
+    """Whether an output column may be NULL, as far as it is plain: by its table, or because it is LEFT-joined.
+
+    Not if WHERE leaves out the rows in which it is.
+    """
     leaf = lineage.column(column.value)
-    if leaf is None:
+    if leaf is None or any(_excludes_null(lineage, condition, leaf) for condition in lineage.top.where):
         return False
     source = lineage.items[leaf.source]
     found = source.info.column(leaf.column) if source.info is not None else None
     return leaf.source in lineage.nullable(lineage.top) or (found is not None and found.nullable)
+
+
+def _excludes_null(lineage: Lineage, condition: MvJoinCondition, leaf: LeafColumn) -> bool:
+    """Whether a condition is about this column alone, and never true where it is NULL."""
+    references = condition.computation.references
+    return condition.rejects_null and bool(references) and all(lineage.column(one) == leaf for one in references)
 
 
 def _of_reference(lineage: Lineage, reference: MvReference) -> pa.DataType | None:

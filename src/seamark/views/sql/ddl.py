@@ -69,7 +69,7 @@ def create_table(name: str, columns: tuple[ProposedColumn, ...], key: tuple[str,
     if dialect is Dialect.CLICKHOUSE:
         return f"{head}\nENGINE = ReplacingMergeTree\nORDER BY ({listed})"
     if dialect is Dialect.SPARK and keys:
-        return f"{head}\nUSING delta -- key: {listed}"
+        return f"{head}\nUSING delta /* key: {listed} */"
     return head
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from seamark.views.model import MvJoinSource, MvPart, MvQuery
@@ -86,3 +86,9 @@ def _replaced(text: str, place: MvPlace, by: Mapping[MvPlace, str]) -> str:
         shown += [text[last : piece.start], other]
         last = piece.end
     return "".join([*shown, text[last : place.end]])
+
+
+def united(texts: Sequence[str]) -> str:
+    """The SELECTs of a view's parts as one query."""
+    # the last line of a text may be a comment
+    return texts[0] if len(texts) == 1 else "\nUNION ALL\n".join(f"SELECT * FROM (\n{text}\n)" for text in texts)
