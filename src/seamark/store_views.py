@@ -8,11 +8,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from seamark.errors import UnknownHandler
+from seamark.errors import ConfigError, UnknownHandler, did_you_mean
 from seamark.steps.past.why import Found
 from seamark.steps.running.report import RunReport
 from seamark.steps.running.run_config import Dictionaries, OnChange
 from seamark.store_sinks import StoreSinks
+from seamark.tables.table import Table
 from seamark.transforms.declare.declaration import BATCH_ROWS
 
 if TYPE_CHECKING:
@@ -70,11 +71,19 @@ class StoreViews(StoreSinks, ABC):
         `left_out_views` has the others. The command line does so after it has run the pipeline; a program of the
         project's own does so once it has declared its tables.
         """
-        files, table = self.config.views.files, self.config.views.table
-        if files:
-            self.load_views([_as_seen_from(self.config.folder, file) for file in files], "views.files", strict=False)
-        if table is not None:
-            self.load_views(self._catalog.known(table), "views.table", strict=False)
+        if sources := self.project_views():
+            self.load_views(sources, "views of the project", strict=False)
+
+    def project_views(self) -> list[Path | Table]:
+        """The files, folders and table of statements that `views.files` and `views.table` of `seamark.toml` name."""
+        found: list[Path | Table] = [_as_seen_from(self.config.folder, file) for file in self.config.views.files]
+        table = self.config.views.table
+        if table is not None and table not in self._catalog.names():
+            raise ConfigError(
+                f"there is no table '{table}', which views.table names ({self.config.origin('views.table')}).",
+                hint=did_you_mean(table, self._catalog.names(), "Tables"),
+            )
+        return [*found, self._catalog.known(table)] if table is not None else found
 
     def view(
         self,

@@ -246,3 +246,27 @@ def test_a_column_of_the_view_s_table_that_it_does_not_produce_is_null_or_an_err
     assert [issue.kind for issue in raised.value.issues if issue.is_error] == ["RequiredColumnMissing"]
     shop.assert_equal()
     shop.assert_settled()
+
+
+@pytest.mark.scenario("V25")
+@pytest.mark.scenario("V55")
+def test_columns_more_in_the_view_s_table_read_null_and_in_a_source_table_they_are_seen_at_once(shop):
+    shop.add_table("v", "id long, note string, extra string", key="id")
+    view = shop.view("v", "SELECT o.id, o.note FROM orders o", key="id")
+    shop.put("orders", (1, 5, "a"))
+    shop.run()
+    assert shop.rows("v") == [(1, "a", None)]
+
+    shop.add_table("orders", "id long, customer_id long, note string, place string", key="id")
+    shop.put("orders", (1, 5, "b", "p"), (2, 5, "c", "q"))
+    assert shop.keys() == 2
+    assert shop.store.view("v") is view
+    shop.put("orders", (1, 5, "b", "of no use to the view"))
+    assert shop.run().steps["v"].rows_out == 0
+    shop.assert_equal()
+
+    shop.view("v", "SELECT o.id, o.note, o.place AS extra FROM orders o", key="id", on_change="recompute")
+    shop.run()
+    assert shop.rows("v") == [(1, "b", "of no use to the view"), (2, "c", "q")]
+    shop.assert_equal()
+    shop.assert_settled()

@@ -6,7 +6,7 @@ import pytest
 from tests.support.view_world import ViewWorld
 
 import seamark as sm
-from seamark.errors import SchemaChangeRefused, UnknownView, ViewError
+from seamark.errors import DefinitionChanged, SchemaChangeRefused, UnknownView, ViewError
 from seamark.ledger.verify import VerifyReport
 
 ORDER_V = "SELECT o.id, c.name, o.note FROM orders o JOIN customer c ON c.id = o.customer_id"
@@ -253,6 +253,48 @@ def test_a_column_more_grows_the_table_and_one_less_reads_null(spark, tmp_path, 
         shop.store.view("v", "SELECT o.id, o.customer_id FROM orders o", key="customer_id")
     assert shop.store.view("v").spec.keying.keys == ("id",)  # the view is as it was
     replayed(shop)
+
+
+@pytest.mark.scenario("V90")
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (ORDER_V, f"{ORDER_V} UNION ALL SELECT c.id + 100 AS id, c.name, c.name AS note FROM customer c"),
+        ("SELECT concat('o-', o.id) AS id FROM orders o", "SELECT concat('o-', c.id) AS id FROM customer c"),
+        ("SELECT o.id FROM orders o", "SELECT abs(o.id) AS id FROM orders o"),
+    ],
+    ids=["a part more", "another left-most table", "a key that is computed"],
+)
+def test_rows_whose_units_are_others_now_are_recomputed_and_never_kept(shop, before, after):
+    shop.view("v", before, key="id")
+    shop.put("customer", (1, "x", None), (2, "y", None))
+    shop.put("orders", (1, 1, "a"), (2, 2, "b"), (3, 1, "c"))
+    shop.run()
+
+    shop.store.view("v", after, key="id", on_change="keep")
+    error = shop.store.run().steps["v"].error
+    assert isinstance(error, DefinitionChanged)
+    assert "its rows cannot be kept: the units that its rows belong to are others now" in str(error)
+    shop.view("v", after, key="id", on_change="recompute")
+    shop.run()
+    shop.assert_equal()
+    shop.drop("orders", 1)
+    shop.put("customer", (2, "yy", None))
+    shop.run()
+    shop.assert_equal()
+    replayed(shop)
+
+
+@pytest.mark.scenario("V90")
+def test_rows_of_the_same_units_may_be_kept(shop):
+    shop.view("v", "SELECT concat('o-', o.id) AS k, o.note FROM orders o", key="k")
+    shop.put("orders", (1, 1, "a"), (2, 2, "b"))
+    shop.run()
+    changed = "SELECT concat('o-', ord.id) AS k, upper(ord.note) AS note FROM orders ord"
+    shop.store.view("v", changed, key="k", on_change="keep")
+    shop.put("orders", (2, 2, "c"))
+    shop.run()
+    assert shop.rows("v") == [("o-1", "a"), ("o-2", "C")]
 
 
 def test_a_program_that_is_started_again_goes_on_where_the_other_ended(spark, tmp_path, shop):

@@ -114,7 +114,15 @@ def run(facts: RunResult) -> Parts:
         parts += _trouble(step)
     for sink in facts.sinks:
         parts += _stopped(sink.sink, "could not continue", sink.error)
-    return parts + _left_out(facts)
+    return [*parts, *_paused(facts), *_left_out(facts)]
+
+
+def _paused(facts: RunResult) -> Parts:
+    return [
+        Text(f"{step.step} is paused: `seamark view resume {step.step}` lets it run again.", "yellow")
+        for step in facts.steps
+        if step.mode == "paused"
+    ]
 
 
 def _left_out(facts: RunResult) -> Parts:
@@ -152,8 +160,11 @@ def _nothing(facts: RunResult) -> Text:
     if facts.empty_inputs:
         have = "has" if len(facts.empty_inputs) == 1 else "have"
         return Text(f"Nothing to do: {', '.join(facts.empty_inputs)} {have} no records yet.")
-    kinds = ((len(facts.steps), "step"), (len(facts.sinks), "sink"))
+    running = [step for step in facts.steps if step.mode != "paused"]
+    kinds = ((len(running), "step"), (len(facts.sinks), "sink"))
     what = " and ".join(counted(count, kind) for count, kind in kinds if count)
+    if not what:
+        return Text("Nothing to do: all is paused.")
     if not facts.ok:
         return Text(f"Nothing to do: no new records for {what}.")
     return Text("✓ ", "green").append(f"Nothing to do: {what} up to date.", "default")

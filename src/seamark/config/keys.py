@@ -86,7 +86,7 @@ KEYS: tuple[Key, ...] = (
     Key("views.table", Kind.TEXT, "Table of statements, with the columns `statement_no` and `statement_text`, that it loads after the files."),
     Key("views.dictionary_period", Kind.DURATION, "How long changes of a view's dictionaries wait before a run takes them.", least=0),
     Key("views.max_change_rows", Kind.COUNT, "How many records of a dictionary one pass takes, cut between blocks: at least one block.", least=1),
-    Key("views.scan_rate", Kind.NUMBER, "Most rows per second of scans and dictionary passes. Without it: no limit.", least=0.001),
+    Key("views.scan_rate", Kind.NUMBER, "Most units per second of scans and dictionary passes: left-most rows, or groups. Without it: no limit.", least=0.001),
     Key("metrics.port", Kind.COUNT, "Port of `/metrics` for programs that serve it, see [monitoring.md](monitoring.md); `seamark run` serves none. 0, or none, takes a free one.", least=0, most=65535),
     Key("metrics.host", Kind.TEXT, "Address that `/metrics` answers on."),
     Key("log.level", Kind.TEXT, "What Seamark logs.", choices=_LOG_LEVELS),

@@ -9,12 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from seamark.store import DataStore
+from seamark.tables import Table
 from seamark.views.issues import MvIssue
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedViews:
-    """All issues of some files, in the order of their places, and the phases that were not gone through."""
+    """All issues of some files and tables, in the order of their places, and the phases that were not gone through."""
 
     ok: bool
     files: tuple[str, ...]
@@ -83,13 +84,13 @@ def list_views(store: DataStore, names: Sequence[str]) -> ListedViews:
     return ListedViews(tuple(lines))
 
 
-def check_files(store: DataStore, files: Sequence[Path], *, hints: bool, analyse: bool) -> CheckedViews:
-    """The issues of the views in some files and folders, which are checked together."""
-    issues = store.check_views(list(files), hints=hints, analyse=analyse)
+def check_sources(store: DataStore, sources: Sequence[Path | Table], *, hints: bool, analyse: bool) -> CheckedViews:
+    """The issues of the views in some files, folders and tables of statements, which are checked together."""
+    issues = store.check_views(list(sources), hints=hints, analyse=analyse)
     counts = Counter(issue.severity for issue in issues)
     return CheckedViews(
         ok=issues.ok,
-        files=tuple(map(str, files)),
+        files=tuple(source.name if isinstance(source, Table) else str(source) for source in sources),
         errors=counts["error"],
         warnings=counts["warning"],
         hints=counts["hint"],

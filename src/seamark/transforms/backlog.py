@@ -47,6 +47,7 @@ class Backlog:
     rows: int = 0
     own: OwnRows = NO_ROWS
     watermark_waits: bool = False  # inputs advanced without records, but the watermark of an output would move
+    unkeepable: str | None = None  # why the rows of the older definition cannot be kept, if that is so
     outgrown: SchemaChangeRefused | None = None  # the refusal, if the program was declared before a table grew
 
     @property
@@ -164,7 +165,12 @@ def backlog_of(context: TableContext, spec: KeyedSpec, known: Known, pins: Mappi
         unfinished=_unfinished(checkpoint, spec, own.positions),
         own=own,
     )
-    return replace(backlog, rows=_rows(context, backlog), watermark_waits=_watermark_waits(context, backlog, chains))
+    return replace(
+        backlog,
+        rows=_rows(context, backlog),
+        watermark_waits=_watermark_waits(context, backlog, chains),
+        unkeepable=None if backlog.older is None else spec.why_not_keep(backlog.older),
+    )
 
 
 def _can_be_computed(spec: KeyedSpec, failed: FailedKey) -> bool:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from seamark.control import BlockEntry
 from seamark.errors import ComputeFailed
 from seamark.ledger import Op
+from seamark.steps.definition.definition import Definition
 from seamark.steps.past.checkpoint import Checkpoint
 from seamark.steps.rows.fetch import read_interval
 from seamark.steps.rows.scope import AllKeys, KeyRange, KeyValues, Scope
@@ -366,6 +367,10 @@ class KeyedSpec(Maker, Protocol):
     @property
     def keys_table(self) -> TableSource | None:
         """The table of processed keys, for a step that keeps one."""
+        ...
+
+    def why_not_keep(self, older: Definition) -> str | None:
+        """Why rows that an older definition made cannot be kept beside those of today's; None if they can."""
         ...
 
     def processed(self, gathered: GatheredRows, failed: pa.Table | None, read: Read) -> CheckedFrame | None:

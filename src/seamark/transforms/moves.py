@@ -63,11 +63,16 @@ def decided(backlog: Backlog, policy: OnChange) -> Backlog:
 
 
 def _unanswered_change(backlog: Backlog, policy: OnChange) -> DefinitionChanged | None:
-    """The refusal of a changed definition that is neither kept nor recomputed yet; None if a run may continue."""
+    """The refusal of a changed definition that is neither kept nor recomputed yet; None if a run may continue.
+
+    Rows that cannot be kept are not, even if that is asked for.
+    """
     older = backlog.older
-    if policy != "ask" or older is None or _leaves_no_choice(backlog):
+    if policy == "recompute" or older is None or _leaves_no_choice(backlog):
         return None
-    return definition_changed(backlog.spec.name, older, backlog.spec.definition)
+    if policy == "keep" and backlog.unkeepable is None:
+        return None
+    return definition_changed(backlog.spec.name, older, backlog.spec.definition, backlog.unkeepable)
 
 
 def _starts_over(backlog: Backlog, policy: OnChange) -> bool:

@@ -191,9 +191,11 @@ class Step:
         return changed_idx_count(self._context, self._as_a_run_would(config), config)
 
     def _as_a_run_would(self, config: RunConfig) -> Backlog:
-        """The backlog as a run would see it; if a changed definition needs a choice, as if it were `keep`."""
+        """The backlog as a run would see it; where a changed definition needs a choice, as if rows were kept."""
         policy = self._policy(config)
-        return decided(self.backlog(), "keep" if policy == "ask" else policy)
+        backlog = self.backlog()
+        chosen: OnChange = "keep" if backlog.unkeepable is None else "recompute"
+        return decided(backlog, chosen if policy == "ask" else policy)
 
     def may_wait(self, table: str) -> float:
         """How many seconds changes of an input may wait on purpose: none, every run takes them."""

@@ -11,6 +11,7 @@ from seamark.control import outputs_key
 from seamark.errors import BadOutput, SeamarkError, TableError
 from seamark.steps.definition.definition import Definition
 from seamark.steps.past.history import PastCommit, stored_source
+from seamark.steps.past.replay import NotReplayed
 from seamark.steps.running.run_config import OnChange
 from seamark.tables.frame import CheckedFrame
 from seamark.tables.kinds import VIEW
@@ -22,7 +23,7 @@ from seamark.transforms.past_keying import blocks_at_commit
 from seamark.views.keying import ViewKeying
 from seamark.views.meaning import digest
 from seamark.views.model import MvTarget
-from seamark.views.past import keying_at_commit
+from seamark.views.past import keying_at_commit, keying_from_chain
 from seamark.views.paths.actions import paths_of
 from seamark.views.paths.keys import multiplied, transform_keys
 from seamark.views.refresh.units import PART, PartUnits, ViewUnits
@@ -105,6 +106,17 @@ class ViewSpec:
     def keys_table(self) -> None:
         """None: a view keeps no table of processed keys."""
         return None
+
+    def why_not_keep(self, older: Definition) -> str | None:
+        """Why rows of an older text cannot be kept: their hidden columns would not say which units they belong to."""
+        units = self.keying.units
+        try:
+            before = keying_from_chain(self.keying.context, older).units if older.kind == VIEW else None
+        except NotReplayed:
+            before = None
+        if before is not None and before.keys == units.keys and (not units.are_hidden or before.owners == units.owners):
+            return None
+        return "the units that its rows belong to are others now"
 
     def processed(self, gathered: GatheredRows, failed: pa.Table | None, read: Read) -> CheckedFrame | None:
         """None: a view keeps no table of processed keys."""

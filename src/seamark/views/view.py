@@ -199,8 +199,8 @@ class View(Step):
     ) -> StepReport:
         """Compute all its rows again, or those of the left-most rows for which `where` holds, page by page.
 
-        A scan that was cut off continues, unless `restart`. `rate` is how many rows per second it takes at the most,
-        `part` the only part that is scanned. Positions stay as they are.
+        A scan that was cut off continues, unless `restart`. `rate` is how many units, which are left-most rows or
+        groups, it takes per second at the most, `part` the only part that is scanned. Positions stay as they are.
         """
         self._refuse_paused()
         pace = Pace(self._context.clock, self._settings.scan_rate if rate is None else rate)

@@ -52,17 +52,17 @@ def check(
     Several files are checked together. Ends with 1 if there is an error.
     """
     from seamark.cli import render_views
-    from seamark.facts.views import check_files
+    from seamark.facts.views import check_sources
 
     given = [Path.cwd() / file if not file.is_absolute() else file for file in files or []]
     with call.store(loads_views=False) as store, call.output.working("Checking"):
-        wanted = given or [Path(file) for file in store.config.views.files]
-        if not wanted:
+        sources = [_shown(file) for file in given] or store.project_views()
+        if not sources:
             raise UsedWrongly(
-                "there is no file to check: none was named, and the project has no `views.files`.",
+                "there is nothing to check: no file was named, and the project has no `views.files`.",
                 hint="name files, as in `seamark check views.sql`.",
             )
-        checked = check_files(store, [_shown(file) for file in wanted], hints=hints, analyse=not no_analysis)
+        checked = check_sources(store, sources, hints=hints, analyse=not no_analysis)
     call.show(checked, render_views.checked)
     if not checked.ok:
         raise typer.Exit(FAILED)
@@ -96,7 +96,10 @@ def scan(
     call: Call,
     view: ViewName,
     rate: Annotated[
-        float | None, typer.Option("--rate", metavar="N", show_default=False, help="At most N rows per second.")
+        float | None,
+        typer.Option(
+            "--rate", metavar="N", show_default=False, help="At most N left-most rows, or groups, per second."
+        ),
     ] = None,
     where: Annotated[
         str | None,

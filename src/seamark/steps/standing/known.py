@@ -13,6 +13,7 @@ from seamark.steps.running.commit import Maker, older_program
 from seamark.steps.standing.own_rows import OwnRows, own_rows
 from seamark.steps.standing.pins import Pending, Pin
 from seamark.tables.context import TableContext
+from seamark.tables.kinds import kind_of
 from seamark.tables.read.source import TableSource
 from seamark.tables.schema.evolution import refuse_old_schema
 from seamark.tables.write.publish import Planned, plan_table, plan_unwritten
@@ -110,9 +111,11 @@ def has_made_rows(maker: Maker, heads: Mapping[str, TableHead]) -> bool:
 def outgrown_program(maker: Maker, pins: Iterable[Pin], heads: Mapping[str, TableHead]) -> SchemaChangeRefused | None:
     """The refusal of a step that was declared before one of its tables grew; None if it knows all columns.
 
-    An input counts as it was at its pin. It may grow at any time after that, but nothing later is read.
+    An input counts as it was at its pin. It may grow at any time after that, but nothing later is read. Inputs of a
+    step whose text names their columns may grow by others.
     """
-    tables = [(maker.sources[pin.table], pin.schema_block, False) for pin in pins]
+    inputs = () if kind_of(maker.definition.kind).names_columns else pins
+    tables = [(maker.sources[pin.table], pin.schema_block, False) for pin in inputs]
     tables += [(output, heads[output.name].schema_block, True) for output in maker.written if output.name in heads]
     for source, block, is_written in tables:
         event = source.context.files(source.name).block(block).event if block else None
@@ -142,11 +145,19 @@ def _inputs_replaced(event: SetTransform, heads: Mapping[str, TableHead]) -> boo
     return any(table in heads and heads[table].dataset_id != dataset_id for table, dataset_id in known.items())
 
 
-def definition_changed(step: str, older: Definition, newer: Definition) -> DefinitionChanged:
-    """The error that shows what changed and names the choices."""
+def definition_changed(
+    step: str, older: Definition, newer: Definition, unkeepable: str | None = None
+) -> DefinitionChanged:
+    """The error that shows what changed and names the choices; `unkeepable` is why the rows cannot be kept."""
+    what = f"the definition of step '{step}' is not the one that its rows were made by. Nothing was run.\n"
+    if unkeepable is not None:
+        return DefinitionChanged(
+            f"{what}{difference(older, newer)}\n",
+            hint=f'its rows cannot be kept: {unkeepable}. on_change="recompute" computes all keys again '
+            f"(`seamark run {step} --on-change recompute`).",
+        )
     return DefinitionChanged(
-        f"the definition of step '{step}' is not the one that its rows were made by. Nothing was run.\n"
-        f"{difference(older, newer)}\n",
+        f"{what}{difference(older, newer)}\n",
         hint='say what happens to the current rows: on_change="keep" leaves them, on_change="recompute" computes '
         f"all keys again (`seamark run {step} --on-change keep|recompute`).",
     )

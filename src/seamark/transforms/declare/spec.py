@@ -104,6 +104,10 @@ class StepSpec:
         """The keys as they were when a commit was made; None if it was made by a function other than today's."""
         return keying_at_commit(self.definition, replace(self.keying, function=self.function), commit)
 
+    def why_not_keep(self, older: Definition) -> str | None:
+        """None: rows are found by their keys, whatever made them."""
+        return None
+
     def processed(self, gathered: GatheredRows, failed: pa.Table | None, read: Read) -> CheckedFrame | None:
         """The rows for the table of processed keys after a batch; None for a step that keeps none."""
         if self.keys_table is None:

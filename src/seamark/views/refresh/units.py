@@ -83,6 +83,18 @@ class ViewUnits:
     parts: tuple[PartUnits, ...]
     are_hidden: bool = False
 
+    @property
+    def owners(self) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+        """What the hidden columns of a row stand for, part by part: its alias, left-most table, and the values."""
+        return tuple(
+            (
+                part.part.alias,
+                str(part.part.source(part.unit.leftmost).table),
+                tuple(column.shown if column.leaf is None else column.leaf.column for column in part.unit.columns),
+            )
+            for part in self.parts
+        )
+
     def as_keys(self, part: PartUnits, units: CheckedFrame, session: Session) -> CheckedFrame:
         """Units as queries name them, under the view's key columns and in their types; offsets stay beside them."""
         offsets = [name for name in (FIRST, LAST) if name in units.names]
