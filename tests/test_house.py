@@ -80,7 +80,7 @@ DOOR = ROOT / "src" / "seamark" / "spark" / "frames.py"
 
 
 # Where only the text says it: our own marks, a client library without codes, the line in a TOML file.
-_MAY_SEARCH_TEXTS = {"spark/causes.py", "control/refusals.py", "config/file.py"}
+_MAY_SEARCH_TEXTS = {"spark/causes.py", "control/engine/refusals.py", "config/file.py"}
 
 
 def test_nothing_is_decided_by_the_text_or_the_class_name_of_an_error():

@@ -132,7 +132,7 @@ def test_sqlite_writes_ahead_and_safely(tmp_path):
 
 
 def test_a_lock_that_is_never_given_is_told_in_our_words(tmp_path, monkeypatch):
-    monkeypatch.setattr("seamark.control.database.LOCK_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr("seamark.control.engine.database.LOCK_TIMEOUT_SECONDS", 0.05)
     control = Control(f"sqlite:///{tmp_path / 'control.db'}")
     other = sqlite3.connect(tmp_path / "control.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

@@ -6,8 +6,9 @@ import pytest
 from sqlalchemy import inspect, select, text
 from tests.support.older_database import VERSIONS, make_version, plainly, version_on_disk
 
-from seamark.control import Control, upgrade
+from seamark.control import Control
 from seamark.control.schema import SCHEMA_VERSION, metadata, seamark_schema
+from seamark.control.versions import upgrade
 
 
 @pytest.fixture(params=VERSIONS)

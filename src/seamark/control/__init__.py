@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from seamark.clock import Clock, SystemClock
 from seamark.control.commit import commit, save_run, write_lease_name
-from seamark.control.database import Database
+from seamark.control.engine.database import Database
 from seamark.control.index import Index
 from seamark.control.leases import Keeper, Leases
 from seamark.control.live import LiveRuns

@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 
 from seamark import faults
 from seamark.clock import to_millis
-from seamark.control.database import Database
+from seamark.control.engine.database import Database
 from seamark.control.leases import require_lease
 from seamark.control.model import (
     BlockEntry,

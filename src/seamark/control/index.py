@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Column, ColumnElement, Row, delete, false, func, or_, select, update
 
 from seamark.clock import from_millis, to_millis
-from seamark.control.database import Database
+from seamark.control.engine.database import Database
 from seamark.control.model import (
     BaseVersion,
     BlockEntry,

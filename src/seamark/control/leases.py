@@ -14,7 +14,7 @@ from typing import Self
 from sqlalchemy import Connection, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from seamark.control.database import Database
+from seamark.control.engine.database import Database
 from seamark.control.model import Lease, LiveLease
 from seamark.control.schema import lease as leases
 from seamark.errors import LeaseHeld, LeaseLost, SeamarkError

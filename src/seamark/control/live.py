@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, delete, insert, select, update
 
-from seamark.control.database import Database
+from seamark.control.engine.database import Database
 from seamark.control.model import Lease, LiveRun, outputs_of_lease
 from seamark.control.schema import lease as leases
 from seamark.control.schema import live_run

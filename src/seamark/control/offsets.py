@@ -10,7 +10,7 @@ from fractions import Fraction
 from sqlalchemy import ColumnElement, Connection, Table, case, delete, func, insert, literal, or_, select, update
 
 from seamark.control.commit import place_columns, position_row
-from seamark.control.database import Database
+from seamark.control.engine.database import Database
 from seamark.control.model import UNKNOWN_OUTPUTS, Adoption, Position
 from seamark.control.schema import block, table_head, transform_input_offset, transform_meta
 from seamark.errors import OffsetError, UnknownTable, did_you_mean

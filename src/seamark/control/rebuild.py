@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, delete, insert, select, text, update
 
 from seamark.control.commit import block_row, head_row, position_row, save_failed_key
-from seamark.control.database import Database
+from seamark.control.engine.database import Database
 from seamark.control.model import BaseVersion, BlockEntry, FailedKey, Position, TableHead
 from seamark.control.schema import base, block, mv_scans, table_head, transform_input_offset, transform_meta
 from seamark.errors import StoreError

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import ColumnElement, Connection, Row, delete, select
 
-from seamark.control.database import Database
+from seamark.control.engine.database import Database
 from seamark.control.leases import require_lease
 from seamark.control.model import Lease, Scan, ScanId, ScanKind
 from seamark.control.schema import mv_scans

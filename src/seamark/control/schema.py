@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, MetaData, Table, Text
 
-SCHEMA_VERSION = 3  # each step from one version to the next is in control/upgrade.py
+SCHEMA_VERSION = 3  # each step from one version to the next is in control/versions/upgrade.py
 
 metadata = MetaData()
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, delete, func, select
 
-from seamark.control.database import Database
+from seamark.control.engine.database import Database
 from seamark.control.leases import require_lease
 from seamark.control.model import Lease
 from seamark.control.schema import block, sink_position

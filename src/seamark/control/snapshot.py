@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Column, Connection, Table, select
 
-from seamark.control.database import Database
+from seamark.control.engine.database import Database
 from seamark.control.schema import base, block, sink_position, table_head, transform_input_offset, transform_meta
 
 Row: TypeAlias = Mapping[str, Any]

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, delete, insert, select, text, update
 
 from seamark.clock import Clock
-from seamark.control.database import Database
+from seamark.control.engine.database import Database
 from seamark.control.leases import Keeper
 from seamark.control.schema import block, staged
 from seamark.errors import ControlUnavailable

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import select, update
 
-from seamark.control.database import Database
+from seamark.control.engine.database import Database
 from seamark.control.schema import mv_views
 
 

@@ -13,11 +13,9 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
-from seamark.control.older import READING_VERSION, hold_version, keep_readers_off, read_older_versions
-from seamark.control.postgres import check_schema, lock_schema, open_engine
-from seamark.control.refusals import READ_ONLY_FILE, hint_for, is_lock_timeout, is_outside_trouble
-from seamark.control.schema import SCHEMA_VERSION, metadata, seamark_schema
-from seamark.control.sqlite import (
+from seamark.control.engine.postgres import check_schema, lock_schema, open_engine
+from seamark.control.engine.refusals import READ_ONLY_FILE, hint_for, is_lock_timeout, is_outside_trouble
+from seamark.control.engine.sqlite import (
     WRITING,
     database_file,
     empty_engine,
@@ -26,7 +24,9 @@ from seamark.control.sqlite import (
     refuse_occupied,
     sqlite_engine,
 )
-from seamark.control.upgrade import upgrade
+from seamark.control.schema import SCHEMA_VERSION, metadata, seamark_schema
+from seamark.control.versions.older import READING_VERSION, hold_version, keep_readers_off, read_older_versions
+from seamark.control.versions.upgrade import upgrade
 from seamark.errors import ConfigError, ControlUnavailable, InvalidControlUrl, SchemaTooNew
 
 T = TypeVar("T")

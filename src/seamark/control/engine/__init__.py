@@ -1,0 +1,1 @@
+"""The database below: how SQLite and PostgreSQL are opened, asked and written to, and what they refuse."""
