@@ -183,8 +183,13 @@ def test_results_that_depend_on_the_order_of_rows(kinds):
     assert of("sort_array(collect_list(note))") == []
     assert of("array_sort(collect_list(note) FILTER (WHERE note > 'a'))") == []
     assert of("max(note)") == []
-    window = "SELECT id, first_value(note) OVER (PARTITION BY customer_id ORDER BY id) AS x FROM orders"
-    assert kinds(window) == []
+    window = "SELECT id, first_value(note) {} AS x FROM orders"
+    for over in ("OVER (PARTITION BY customer_id ORDER BY id)", "IGNORE NULLS OVER (PARTITION BY note ORDER BY id)"):
+        assert kinds(window.format(over)) == []
+    assert kinds(window.format("OVER (PARTITION BY customer_id)")) == [("OrderDependent", "first_value(note)")]
+    named = f"{window.format('OVER w')} WINDOW w AS (PARTITION BY customer_id"
+    assert kinds(f"{named} ORDER BY id)") == []
+    assert kinds(f"{named})") == [("OrderDependent", "first_value(note)")]
 
 
 @pytest.mark.scenario("V73")
@@ -246,9 +251,62 @@ def test_a_query_that_spark_refuses_is_named(issues, monkeypatch):
 @pytest.mark.scenario("V70")
 def test_a_view_that_is_recomputed_is_analysed_too(kinds):
     full = {"refresh": MvRefresh.FULL}
-    assert kinds("SELECT id, note FROM orders LIMIT 10", **full) == []
+    assert kinds("SELECT id, note FROM orders ORDER BY id LIMIT 10", **full) == []
     assert kinds("SELECT id, nope(note) AS x FROM orders LIMIT 10", **full)[0][0] == "SqlCustomColumnError"
-    assert [k for k, _ in kinds("SELECT id, rand() AS x FROM orders LIMIT 10", **full)] == ["NotDeterministic"]
+    found = kinds("SELECT id, rand() AS x FROM orders ORDER BY id LIMIT 10", **full)
+    assert [kind for kind, _ in found] == ["NotDeterministic"]
+
+
+@pytest.mark.scenario("V70")
+@pytest.mark.parametrize("refresh", [MvRefresh.FULL, MvRefresh.AUTO])
+def test_rows_that_are_taken_by_chance_are_no_view(kinds, refresh):
+    for sample in ("(50 PERCENT)", "(5 ROWS)", "(BUCKET 1 OUT OF 2)", "(50 PERCENT) REPEATABLE (7)"):
+        found = kinds(f"SELECT id FROM orders TABLESAMPLE {sample}", refresh=refresh)
+        assert found == [("NotDeterministic", "TABLESAMPLE")]
+    inside = "SELECT id FROM orders o WHERE EXISTS (SELECT 1 FROM payment TABLESAMPLE (1 ROWS))"
+    assert kinds(inside, refresh=refresh) == [("NotDeterministic", "TABLESAMPLE")]
+    assert kinds("WITH `tablesample` (id) AS (SELECT id FROM orders) SELECT id FROM `tablesample`") == []
+
+
+@pytest.mark.scenario("V70")
+def test_a_limit_without_an_order_is_warned_of(kinds):
+    def of(select: str) -> list[tuple[str, str]]:
+        return kinds(select, refresh=MvRefresh.FULL)
+
+    assert of("SELECT id FROM orders LIMIT 3") == [("OrderDependent", "LIMIT")]
+    assert of("SELECT id FROM orders LIMIT 3 OFFSET 2") == [("OrderDependent", "LIMIT")]
+    assert of("SELECT id FROM orders OFFSET 2") == [("OrderDependent", "OFFSET")]
+    assert of("SELECT id FROM orders SORT BY id LIMIT (1 + 2)") == [("OrderDependent", "LIMIT")]
+    assert of("SELECT id FROM orders ORDER BY id LIMIT 3") == []
+    assert of("SELECT id FROM orders LIMIT ALL") == []
+    inner = "SELECT o.id FROM orders o JOIN (SELECT id FROM customer{} LIMIT 3) c ON c.id = o.customer_id ORDER BY 1"
+    assert of(inner.format("")) == [("OrderDependent", "LIMIT")]
+    assert of(inner.format(" ORDER BY id")) == []
+    assert of("SELECT id FROM orders WHERE EXISTS (SELECT 1 FROM customer LIMIT 1) ORDER BY id LIMIT 3") == []
+
+
+@pytest.mark.scenario("V70")
+def test_rows_of_a_table_function_are_decided_by_its_arguments(kinds):
+    select = "SELECT o.id * 10 + r.id AS id FROM orders o CROSS JOIN range(3) r"
+    assert kinds(select) == [("NotIncremental", "range(3)")]
+    assert kinds(select, refresh=MvRefresh.FULL) == []
+    assert kinds("SELECT o.id FROM orders o CROSS JOIN sql_keywords() k", refresh=MvRefresh.FULL)[0][0] == (
+        "NotDeterministic"
+    )
+
+
+@pytest.mark.scenario("V10")
+def test_a_column_that_is_null_in_one_part_has_the_type_of_the_others(kinds, issues):
+    for one, other in (("note", "NULL"), ("NULL", "name")):
+        union = f"SELECT id, {one} AS x FROM orders UNION ALL SELECT id + 100 AS id, {other} AS x FROM customer"
+        assert [kind for kind, _ in kinds(union) if kind not in ("ComplexKeyGeneration", "NullableKey")] == []
+    script = read_script(
+        f"CREATE MATERIALIZED VIEW v PRIMARY KEY (id) AS {union}; "
+        "CREATE MATERIALIZED VIEW w AS SELECT id, upper(x) AS x FROM v"
+    )
+    assert [issue for issue in issues(script, SHOP) if issue.is_error] == []
+    nothing = "SELECT id, NULL AS x FROM orders UNION ALL SELECT id, NULL AS x FROM customer"
+    assert [kind for kind, _ in kinds(nothing) if kind == "TypeMismatch"] == ["TypeMismatch", "TypeMismatch"]
 
 
 def test_calls_and_what_encloses_them():

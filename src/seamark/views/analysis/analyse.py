@@ -26,7 +26,7 @@ from seamark.views.paths.actions import ActionSync, Paths, paths_of
 from seamark.views.places import MvPlace
 from seamark.views.spec import AnalysedView
 from seamark.views.sql.queries import path_query, refresh_query
-from seamark.views.sql.texts import Changes, part_text, with_tables
+from seamark.views.sql.texts import Changes, part_text, united, with_tables
 from seamark.views.sql.units import units_query
 from seamark.views.table_info import MvTableInfo
 
@@ -113,11 +113,21 @@ class _Analysis:
                     issues += self._blamed(target, part, refusal)
             found += issues
         if len(types) == len(target.parts):
-            found += self._outputs(target, types)
+            together = self._together(target, types)
+            found += self._outputs(target, types, together)
             if not any(issue.is_error for issue in found):
                 found += self._further(target)
-                self._add(target.name, self._rows_of(target, types[0]))
+                self._add(target.name, self._rows_of(target, together))
         yield from found
+
+    def _together(self, target: MvTarget, types: list[Types]) -> Types:
+        """The columns of all parts together: in a type that all of them fit, also those that are only NULL."""
+        if len(types) == 1:
+            return types[0]
+        try:
+            return _types(self._scratch.types_of(united([with_tables(p, self._tables(p)) for p in target.parts])))
+        except RefusedQuery:  # the parts do not fit: each pair of columns is looked at
+            return types[0]
 
     def _rows_of(self, target: MvTarget, types: Types) -> StructType:
         """The columns of a view as another view reads them."""
@@ -149,13 +159,14 @@ class _Analysis:
 
     # --- what it gives ------------------------------------------------------------------------------------------------
 
-    def _outputs(self, target: MvTarget, types: list[Types]) -> Iterator[MvIssue]:
+    def _outputs(self, target: MvTarget, types: list[Types], together: Types) -> Iterator[MvIssue]:
         """The columns against those of the table and of the other parts."""
         table = self._checked.declared.find(target.name)
         for part, given in zip(target.parts, types, strict=True):
-            for name, kind in given.items():
+            for (name, kind), of_all in zip(given.items(), together.values(), strict=False):
                 wanted = table.column(name) if table is not None else None
-                why = _misfit(kind, wanted.type if wanted is not None else None)
+                given_as = of_all if wanted is None and _is_null(kind) else kind
+                why = _misfit(given_as, wanted.type if wanted is not None else None)
                 if why is not None:
                     message = f"view '{target.name}': column '{name}' {why}"
                     yield issue_in("TypeMismatch", message, part.text, _place_of(part, name))
@@ -235,6 +246,10 @@ def _types(columns: StructType) -> Types:
     return found
 
 
+def _is_null(kind: pa.DataType | None) -> bool:
+    return kind is not None and bool(pa.types.is_null(kind))
+
+
 def _as_columns(types: Types) -> StructType:
     """What a part gives, as columns that another view reads."""
     from pyspark.sql.types import StructField, StructType
@@ -247,7 +262,7 @@ def _misfit(given: pa.DataType | None, wanted: pa.DataType | None) -> str | None
     if given is None:
         return "is of a type that no table can hold"
     if wanted is None:
-        return "is NULL and has no type: write CAST(NULL AS …)" if pa.types.is_null(given) else None
+        return "is NULL and has no type: write CAST(NULL AS …)" if _is_null(given) else None
     if convertible(given, wanted):
         return None
     return f"is {spark_name(given)}, and the table has {spark_name(wanted)}"
@@ -256,7 +271,7 @@ def _misfit(given: pa.DataType | None, wanted: pa.DataType | None) -> str | None
 def _union_issues(target: MvTarget, part: MvPart, first: Types, given: Types) -> Iterator[MvIssue]:
     """Parts whose types Spark found to differ. A column that is only NULL takes the type of the other part."""
     for (name, one), (other_name, other) in zip(first.items(), given.items(), strict=False):
-        if one is None or other is None or pa.types.is_null(one) or pa.types.is_null(other):
+        if one is None or other is None or _is_null(one) or _is_null(other):
             continue
         if not are_alike(one, other):
             alias = target.parts[0].alias

@@ -6,7 +6,10 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
+from sqlglot import TokenType
+
 from seamark.transforms.declare.sql_functions import ALLOWED, BEFORE_PARENTHESIS, NEVER_THE_SAME
+from seamark.views.analysis.order import limits_by_chance, window_is_sorted
 from seamark.views.issues import MvIssue, issue_in
 from seamark.views.model import MvPart
 from seamark.views.plain_sql.signs import Sign, Signs
@@ -17,6 +20,7 @@ _BY_ORDER = frozenset(
 )
 _LISTS = frozenset({"listagg", "string_agg"})  # in order if they say WITHIN GROUP
 _CLOCKS = NEVER_THE_SAME - {"tablesample", "user"}  # the latter is a common name of a column
+_OF_ROWS = frozenset({"range"})  # it gives rows, where a table is expected, and they are decided by its arguments
 _SORTING = frozenset({"array_sort", "sort_array"})
 _TIMES = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"})
 _SPECIAL = re.compile(r"\s*(now|today|tomorrow|yesterday)\b.*", re.IGNORECASE | re.DOTALL)
@@ -24,17 +28,21 @@ _SPECIAL = re.compile(r"\s*(now|today|tomorrow|yesterday)\b.*", re.IGNORECASE | 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A name before a parenthesis: where it stands, what encloses it, and the word behind its closing parenthesis."""
+    """A name before a parenthesis: where it stands, what encloses it, and the word behind its closing parenthesis.
+
+    `is_sorted` says that this word is the OVER of a window with an order.
+    """
 
     name: str
     start: int
     within: str
     behind: str
+    is_sorted: bool = False
 
     @property
     def is_by_order(self) -> bool:
         """Whether its result depends on the order in which rows come."""
-        if self.behind == "OVER" or self.within in _SORTING:
+        if self.is_sorted or self.within in _SORTING:
             return False
         return self.name in _BY_ORDER or (self.name in _LISTS and self.behind != "WITHIN")
 
@@ -51,7 +59,9 @@ def calls_in(signs: Signs) -> Iterator[Call]:
         is_call = before is not None and _is_name(before) and not _is_cte(signs, close)
         name = _called(signs, index - 1) if is_call else ""
         if before is not None and name:
-            yield Call(name, before.start, within[-1][1] if within else "", _behind(signs, close))
+            behind = _behind(signs, close)
+            is_sorted = signs[behind].word == "OVER" and window_is_sorted(signs, behind)
+            yield Call(name, before.start, within[-1][1] if within else "", _word(signs[behind]), is_sorted)
         within.append((close, name))
 
 
@@ -71,18 +81,23 @@ def _called(signs: Signs, index: int) -> str:
     return name
 
 
-def _behind(signs: Signs, close: int) -> str:
-    """The word behind a call; that behind its FILTER, if it has one."""
+def _behind(signs: Signs, close: int) -> int:
+    """The place behind a call; that behind its FILTER, and what it does with NULLs, if it says so."""
     if signs[close + 1].word == "FILTER" and close + 2 in signs.partner:
         close = signs.partner[close + 2]
-    word = signs[close + 1].word
-    return word if word.isidentifier() else ""
+    if signs[close + 1].word in ("IGNORE", "RESPECT") and signs[close + 2].word == "NULLS":
+        close += 2
+    return close + 1
+
+
+def _word(sign: Sign) -> str:
+    return sign.word if sign.word.isidentifier() else ""
 
 
 def call_issues(
     part: MvPart, own: Callable[[], Collection[str]], is_registered: Callable[[str], bool]
 ) -> Iterator[MvIssue]:
-    """What is wrong with the functions that a part calls.
+    """What is wrong with the functions that a part calls, and with rows that it takes by chance.
 
     `own` gives the names of Spark's functions, and `is_registered` says whether there is another one of a name.
     """
@@ -92,8 +107,14 @@ def call_issues(
         if shown is not None:
             message = f"{shown} is another value in each run: computing the row again would give another one"
             yield issue_in("NotDeterministic", message, part.text, sign.start)
+        elif sign.kind is TokenType.TABLE_SAMPLE and index + 1 in signs.partner:
+            message = "which rows TABLESAMPLE takes is left to chance: computing the rows again would give others"
+            yield issue_in("NotDeterministic", message, part.text, sign.start)
+    for sign in limits_by_chance(signs):
+        message = f"which rows {sign.word} keeps depends on their order, which nothing decides: write ORDER BY"
+        yield issue_in("OrderDependent", message, part.text, sign.start)
     for call in calls_in(signs):
-        if call.name in ALLOWED:
+        if call.name in ALLOWED or call.name in _OF_ROWS:
             if call.is_by_order:
                 message = f"what {call.name}() gives depends on the order of the rows, which nothing decides"
                 yield issue_in("OrderDependent", message, part.text, call.start)

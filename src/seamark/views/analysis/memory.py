@@ -19,7 +19,7 @@ from seamark.views.meaning import digest
 from seamark.views.spec import AnalysedView
 from seamark.views.table_info import MvTableInfo
 
-ANALYSIS = 1  # raised when what is analysed of a view changes, so that all are analysed again
+ANALYSIS = 2  # raised when what is analysed of a view changes, so that all are analysed again
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -55,11 +55,13 @@ def _unit(part: MvPart, scratch: Scratch) -> tuple[pa.DataType, ...]:
     names = owner_names(len(unit.columns))
     shown = zip(selectable(part, unit), names, strict=True)
     columns = ", ".join(f"{expression} AS {name}" for expression, name in shown)
-    types = _types(scratch.types_of(part_text(part, Changes(scratch.relations.by_number(part), columns=columns))))
+    given = scratch.types_of(part_text(part, Changes(scratch.relations.by_number(part), columns=columns)))
+    types = _types(given, names)  # other columns may be only NULL, in a type that another part of the view gives them
     return tuple(types[name] for name in names)
 
 
-def _types(columns: StructType) -> dict[str, pa.DataType]:
-    found = {field.name: arrow_type(field.dataType) for field in columns.fields}
+def _types(columns: StructType, wanted: Collection[str] | None = None) -> dict[str, pa.DataType]:
+    fields = [field for field in columns.fields if wanted is None or field.name in wanted]
+    found = {field.name: arrow_type(field.dataType) for field in fields}
     assert None not in found.values(), "columns of types that no table holds were refused"
     return {name: kind for name, kind in found.items() if kind is not None}
