@@ -8,6 +8,7 @@ from tests.support.views import SHOP, table
 from seamark.views.checks.check import Checked, Surroundings, check
 from seamark.views.issues import KINDS, PHASES
 from seamark.views.language.script import Reading, read_script, read_view
+from seamark.views.model import MvRefresh, MvTarget
 from seamark.views.table_info import KnownTables
 
 HANDLER = "CREATE ASYNC HANDLER h PROCESS v, INPUT orders CHANGEFEED log AS STREAM"
@@ -335,3 +336,60 @@ def test_parts_of_other_numbers_of_columns_and_a_required_column():
     assert (issue.kind, issue.line, issue.column) == ("UnionMismatch", 2, 1)
     (issue,) = checked("CREATE MATERIALIZED VIEW w2 AS SELECT id FROM orders", REQUIRED).issues
     assert (issue.kind, "'name'" in issue.message) == ("RequiredColumnMissing", True)
+
+
+# --- unions, and views that are computed as a whole -------------------------------------------------------------------
+
+
+@pytest.mark.scenario("V31")
+@pytest.mark.parametrize(
+    ("first", "other", "expected"),
+    [
+        ("id, note FROM orders", "id, name AS note FROM customer", [("SeveralRowsPerKey", "warning")]),
+        ("id, 1 AS n, note FROM orders", "id, 2 AS n, name AS note FROM customer", [("SeveralRowsPerKey", "warning")]),
+        ("DISTINCT id, 'o' AS n FROM orders", "DISTINCT id, 'c' AS n FROM customer", []),
+        ("DISTINCT id, 'o' AS n FROM orders", "id, 'o' AS n FROM customer", [("SeveralRowsPerKey", "warning")]),
+    ],
+)
+def test_parts_whose_rows_can_have_one_key_are_warned_of(first, other, expected):
+    select = f"SELECT {first}\nUNION ALL SELECT {other}"
+    found = check(read_view("w", select), Surroundings(tables())).issues
+    assert [(i.kind, i.severity) for i in found] == expected
+    assert all((i.line, i.column) == (2, 11) for i in found)
+    assert all("rows of parts 'part_1' and 'part_2' can have the same key (id" in i.message for i in found)
+    assert check(read_view("w", select, ["id"]), Surroundings(tables())).issues == []
+
+
+@pytest.mark.scenario("V70")
+@pytest.mark.parametrize(
+    ("select", "key", "kind"),
+    [
+        ("SELECT url, user_id FROM clicks", ["url"], "UnkeyedLeftmost"),
+        ("WITH r AS (SELECT note FROM orders) SELECT note FROM r", ["note"], "OwnerOutOfReach"),
+        ("SELECT count(*) AS n FROM payment GROUP BY paid", ["n"], "UnsupportedKeyType"),
+        (
+            "SELECT concat('o', id) AS k FROM orders UNION ALL SELECT concat('p', amount) AS k FROM payment "
+            "GROUP BY amount, kind = 'A'",
+            ["k"],
+            None,
+        ),
+    ],
+)
+def test_auto_computes_a_view_as_a_whole_where_its_rows_could_not_be_found_again(select, key, kind):
+    def target_with(refresh: MvRefresh) -> tuple[MvTarget, list[str]]:
+        found = check(read_view("w", select, key, refresh), Surroundings(tables()))
+        return found.context.targets[0], [i.kind for i in found.issues if i.is_error]
+
+    assert target_with(MvRefresh.INCREMENTAL)[1] == ([kind] if kind else [])
+    target, errors = target_with(MvRefresh.AUTO)
+    assert (target.is_full, errors) == (kind is not None, [])
+    assert bool(target.why_full) == (kind is not None)
+    assert target_with(MvRefresh.FULL)[1] == []
+
+
+@pytest.mark.parametrize("refresh", ["FULL", "AUTO"])
+def test_a_view_that_reads_no_table_is_refused_however_it_is_refreshed(refresh):
+    for select in ("SELECT 1 AS id", "SELECT id FROM range(3)"):
+        found = checked(f"CREATE MATERIALIZED VIEW w PRIMARY KEY (id) REFRESH {refresh} AS {select}").issues
+        assert [issue.kind for issue in found] == ["NotIncremental"]
+        assert "reads no table" in found[0].message

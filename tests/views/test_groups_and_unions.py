@@ -155,6 +155,60 @@ def test_what_has_no_unit_is_computed_as_a_whole_and_only_what_differs_is_writte
     assert counted.jobs == 0
 
 
+@pytest.mark.scenario("V70")
+@pytest.mark.parametrize(
+    ("select", "key", "why"),
+    [
+        (
+            "SELECT o.id, o.note FROM orders o ORDER BY o.id LIMIT 2",
+            "id",
+            "LIMIT: which rows are in depends on all others",
+        ),
+        ("SELECT k.url, k.user_id FROM clicks k", "url", "'clicks' is append-only"),
+        ("SELECT t.note FROM (SELECT note FROM orders WHERE note <> 'hidden') t", "note", "'orders.id', by which"),
+    ],
+    ids=["no unit", "no key", "out of reach"],
+)
+def test_plan_says_why_a_view_is_computed_as_a_whole(shop, select, key, why):
+    view = shop.view("v", select, key=key, refresh="auto")
+    assert view.unit == "all rows"
+    paths = {one.path for one in view.plan().inputs}
+    assert len(paths) == 1
+    assert paths.pop().startswith(f"all rows ({why}")
+    shop.put("orders", (1, 1, "a"), (2, 1, "b"))
+    shop.put("clicks", ("p", 1), ("q", 2))
+    shop.run()
+    shop.put("orders", (1, 1, "z"), (3, 1, "c"))
+    shop.put("clicks", ("r", 1))
+    shop.run()
+    shop.assert_equal()
+    shop.assert_settled()
+    shop.view("v", f"{select} -- again", key=key, refresh="auto")
+    shop.assert_settled()
+    found = shop.store.verify(replay=True)
+    assert (found.ok, found.not_replayable) == (True, 0), found.findings
+
+
+def test_a_column_that_is_null_in_one_part_is_kept_in_the_type_of_the_other(shop):
+    shop.view(
+        "v",
+        "SELECT o.id, o.note, NULL AS region FROM orders o "
+        "UNION ALL SELECT c.id + 100 AS id, NULL AS note, c.region_id AS region FROM customer c",
+        key="id",
+    )
+    shop.put("orders", (1, 1, "a"), (2, 1, None))
+    shop.put("customer", (1, "x", 7), (2, "y", None))
+    shop.run()
+    assert shop.rows("v") == [(1, "a", None), (101, None, 7), (102, None, None), (2, None, None)]
+    shop.put("orders", (1, 1, "b"))
+    shop.put("customer", (2, "y", 8))
+    assert shop.keys() == 2
+    shop.assert_equal()
+    shop.assert_settled()
+    found = shop.store.verify(replay=True)
+    assert (found.ok, found.not_replayable) == (True, 0), found.findings
+
+
 # --- several rows -----------------------------------------------------------------------------------------------------
 
 

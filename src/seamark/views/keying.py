@@ -49,7 +49,8 @@ from seamark.views.refresh.units import PartUnits, ViewUnits
 class ViewKeying:
     """The units of a view, the rows of its tables for them, and what its SELECT gives.
 
-    `gives_each_key_once` says that no two rows can have one key, however the tables change.
+    `gives_each_key_once` says that no two rows can have one key, however the tables change. `why_all_rows` is why all
+    rows are one unit though the view need not have been such a one.
     """
 
     step: str
@@ -57,6 +58,7 @@ class ViewKeying:
     output: TableSource
     units: ViewUnits
     gives_each_key_once: bool = False
+    why_all_rows: str = ""
     batch_keys: int | None = None
     at: PastCommit | None = None  # the commit that is computed again, if it is one
 
@@ -123,7 +125,7 @@ class ViewKeying:
     def path_of(self, table: str) -> str:
         """The kinds of path that lead from a table's changes to units, for people."""
         if not self.keys:
-            return "all rows"
+            return f"all rows ({self.why_all_rows})" if self.why_all_rows else "all rows"
         shown = []
         for part in self.units.parts:
             for action in part.paths.actions:

@@ -194,13 +194,17 @@ class MvJoinSource:
 
 @dataclass(frozen=True, slots=True)
 class MvColumn:
-    """An output column. `star` is the alias before `.*`, or "" for `*` alone, until its columns are known."""
+    """An output column. `star` is the alias before `.*`, or "" for `*` alone, until its columns are known.
+
+    Each of these then says `of_star`.
+    """
 
     name: str
     value: MvValue
     place: MvPlace
     star: str | None = None
     except_: tuple[str, ...] = ()
+    of_star: bool = False
 
     @property
     def computation(self) -> MvComputation | None:
@@ -348,6 +352,13 @@ class MvTarget:
         if self.refresh is MvRefresh.INCREMENTAL:
             return False
         return self.refresh is MvRefresh.FULL or any(part.refusals for part in self.parts)
+
+    @property
+    def why_full(self) -> str:
+        """Why all its rows are one unit though nobody has asked for that; empty if it is not so."""
+        if self.refresh is not MvRefresh.AUTO:
+            return ""
+        return "; ".join(dict.fromkeys(found.reason for part in self.parts for found in part.refusals))
 
     @property
     def tables(self) -> tuple[str, ...]:

@@ -74,8 +74,8 @@ def _linked(definition: Definition, tables: KnownTables) -> MvTarget:
 
 
 def units_as_stored(target: MvTarget, keys: tuple[str, ...], schema: TableSchema) -> ViewUnits:
-    """The columns that hold a view's units, as its table has them."""
-    if target.is_full:
+    """The columns that hold a view's units, as its table has them; none where all rows are one."""
+    if target.is_full or not keys:
         return ViewUnits((), {}, tuple(map(PartUnits.whole, target.parts)))
     types = {name: schema.column(name).type for name in keys}
     paths = [paths_of(part) for part in target.parts]

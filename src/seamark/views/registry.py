@@ -22,6 +22,7 @@ from seamark.views.analysis.memory import Record, digests, known_analyses, recor
 from seamark.views.analysis.parts import analysed_views
 from seamark.views.checks.batches import Batches
 from seamark.views.checks.check import Checked, Surroundings, check
+from seamark.views.checks.parse_phase import shown_place
 from seamark.views.context import MvHandler
 from seamark.views.handler import DICTIONARIES, DictionaryHandler, RunSteps, ViewHandler
 from seamark.views.issues import MvIssues
@@ -111,7 +112,7 @@ class ViewRegistry:
 
     def check(self, source: Source | Sequence[Source], *, hints: bool = False, analyse: bool = True) -> MvIssues:
         """All issues of views and handlers. Nothing is changed."""
-        return self._checked(read_views(source), hints=hints, analyse=analyse, known=()).issues
+        return self._checked(read_views(source), hints=hints, analyse=analyse, known={}).issues
 
     # --- declaring and loading ----------------------------------------------------------------------------------------
 
@@ -144,7 +145,7 @@ class ViewRegistry:
 
     def _load(self, source: str, reading: Reading, options: ViewOptions, *, strict: bool) -> MvIssues:
         before = self._loaded.get(source, _Loaded())
-        known = [name for name in self._views if name not in before.views]
+        known = self._defined_elsewhere(before)
         checked = self._checked(reading, hints=False, analyse=True, known=known, recall=self._recall)
         issues = checked.issues
         if strict and not issues.ok:
@@ -165,6 +166,17 @@ class ViewRegistry:
         self._assign_handlers()
         loaded = sorted(target.name for target in right)
         return issues.with_outcome(loaded=loaded, left_out=left_out, stopped=stopped)
+
+    def _defined_elsewhere(self, own: _Loaded) -> dict[str, str]:
+        """The views that other sources gave, and where each is defined."""
+        found = {}
+        for source, loaded in self._loaded.items():
+            for name in loaded.views if loaded is not own else ():
+                target = self._views[name].target
+                script = target.script if target.script.name else replace(target.script, name=source or "another text")
+                place = shown_place(script, target.place)
+                found[name] = f'by ds.view("{name}", …)' if target.is_select else f"at {place}"
+        return found
 
     def _assign_handlers(self) -> None:
         """Let each view know the handler that it belongs to, and which of its tables are dictionaries."""
@@ -221,7 +233,7 @@ class ViewRegistry:
         *,
         hints: bool,
         analyse: bool,
-        known: Sequence[str],
+        known: Mapping[str, str],
         recall: Callable[[Checked], Mapping[str, AnalysedView]] = lambda _: {},
     ) -> Checked:
         made_by_views = {target.name for target in reading.targets} - set(self._declared_by_hand())
@@ -266,6 +278,7 @@ class ViewRegistry:
             output=made.source,
             units=units,
             gives_each_key_once=gives_each_key_once(units, schema),
+            why_all_rows=target.why_full,
             batch_keys=options.batch_keys,
         )
 

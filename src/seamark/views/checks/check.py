@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from seamark.tables.schema.table_schema import Column, TableSchema
 from seamark.views.checks.batches import Batches
+from seamark.views.checks.fallback import as_refreshed
 from seamark.views.checks.feeds_phase import dictionary_issues, feed_issues, input_issues
 from seamark.views.checks.key_checks import key_issues
 from seamark.views.checks.link_phase import context_issues, cycles, handler_issues, target_issues
@@ -19,7 +20,7 @@ from seamark.views.checks.metadata_phase import (
     source_issues,
     unit_issues,
 )
-from seamark.views.checks.parse_phase import parse_issues
+from seamark.views.checks.parse_phase import parse_issues, taken_issues
 from seamark.views.context import MvContext
 from seamark.views.issues import PHASES, MvIssue, MvIssues
 from seamark.views.language.script import Reading
@@ -57,7 +58,7 @@ class Surroundings:
     tables: Tables
     destinations: Collection[str] = ()
     stored: Collection[str] = ()  # names of tables that have rows, perhaps those of views
-    known_views: Collection[str] = ()
+    known_views: Mapping[str, str] = field(default_factory=dict)  # those of other sources, and where they are defined
 
 
 def check(
@@ -69,6 +70,8 @@ def check(
         context = MvContext(reading.targets, reading.handlers)
         return Checked(context, MvIssues(parsed, PHASES[1:]), surroundings.tables, surroundings.tables)
     checking = _Checking(reading, surroundings, hints, list(parsed))
+    for name, issue in taken_issues(reading, surroundings.known_views):
+        checking.note(name, [issue])
     checking.link()
     checking.metadata()
     checking.feeds()
@@ -152,7 +155,8 @@ class _Checking:
             linked = [link_part(part, None, strict=target.is_document) for part in target.parts]
             found = target.with_parts(tuple(each.part for each in linked))
             issues = [issue for each in linked for issue in each.issues]
-            self.note(name, [*issues, *target_issues(found)])
+            if name not in self.wrong_views:
+                self.note(name, [*issues, *target_issues(found)])
             self.targets[name] = found
         for cycle in cycles(self.context).values():
             self.wrong_views |= set(cycle)
@@ -176,10 +180,11 @@ class _Checking:
         """A view's own checks; it can be read by others even if it has errors, as far as its columns are known."""
         found = [link_part(part, self.tables, strict=read.is_document) for part in read.parts]
         target = read.with_parts(tuple(each.part for each in found))
+        table = self.surroundings.tables.find(name)
         if name not in self.wrong_views:
+            target = as_refreshed(target, table)
             self.targets[name] = target
             self._check_linked(target, found)
-        table = self.surroundings.tables.find(name)
         if table is None:
             self.tables.add(name, as_table(target))
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from seamark.tables.schema.types import spark_name
 from seamark.views.checks.metadata_phase import kind_of
 from seamark.views.issues import MvIssue, issue_at, issue_in
-from seamark.views.model import MvPart, MvTarget, MvUnitKind
+from seamark.views.model import MvColumn, MvLiteral, MvPart, MvTarget, MvUnitKind
 from seamark.views.paths.keys import KeyChoice, holds_key_of, key_of, multiplied, transform_keys
 from seamark.views.paths.lineage import Lineage
 from seamark.views.paths.types import is_nullable, type_of
@@ -21,7 +21,7 @@ def key_issues(target: MvTarget, table: MvTableInfo | None) -> Iterator[MvIssue]
     """The issues of a linked view's key; `table` is the one of its name, if there is one."""
     declared = table.schema.key if table is not None else None
     key = key_of(target, declared)
-    several = list(_several_rows(target, key))
+    several = [*_several_rows(target, key), *_parts_collide(target, key)]
     yield from several
     if target.key is not None and declared and _folded(target.key) != _folded(declared):
         message = f"PRIMARY KEY is ({', '.join(target.key)}), that of table '{target.name}' is ({', '.join(declared)})"
@@ -34,7 +34,7 @@ def key_issues(target: MvTarget, table: MvTableInfo | None) -> Iterator[MvIssue]
             yield from _nullable(part, key)
             yield from _complex(target, part, key)
     if not target.is_full:
-        yield from _owners(target, key)
+        yield from owner_issues(target, key)
 
 
 def _folded(names: tuple[str, ...]) -> set[str]:
@@ -58,6 +58,34 @@ def _several_rows(target: MvTarget, key: KeyChoice) -> Iterator[MvIssue]:
         if generator is not None and not key.is_chosen and unit_of(part).kind is not MvUnitKind.GROUP:
             message = "a generator gives several rows, and no key tells them apart: write PRIMARY KEY (…)"
             yield issue_in("SeveralRowsPerKey", message, part.text, generator.place.start)
+
+
+def _parts_collide(target: MvTarget, key: KeyChoice) -> Iterator[MvIssue]:
+    """Parts whose rows nothing tells from those of a part before them, in a key that nobody has chosen."""
+    if key.is_chosen or not key.columns:
+        return
+    for number, part in enumerate(target.parts):
+        other = next((before for before in target.parts[:number] if not _differ(before, part, key.columns)), None)
+        if other is not None:
+            message = (
+                f"rows of parts '{other.alias}' and '{part.alias}' can have the same key ({', '.join(key.columns)}), "
+                "and would fail: write PRIMARY KEY (…), with a constant of each part in it if need be"
+            )
+            yield issue_at("SeveralRowsPerKey", message, part.text.script, part.place, "warning")
+
+
+def _differ(one: MvPart, other: MvPart, key: tuple[str, ...]) -> bool:
+    """Whether a key column is one constant in one part and another in the other."""
+    for name in key:
+        values = [column.value for column in (_column(one, name), _column(other, name)) if column is not None]
+        constants = {value.value for value in values if isinstance(value, MvLiteral)}
+        if len(values) == len(constants) == 2:
+            return True
+    return False
+
+
+def _column(part: MvPart, name: str) -> MvColumn | None:
+    return part.query.column(name) if part.query is not None else None
 
 
 def _not_produced(target: MvTarget, key: KeyChoice) -> Iterator[MvIssue]:
@@ -101,7 +129,8 @@ def _complex(target: MvTarget, part: MvPart, key: KeyChoice) -> Iterator[MvIssue
 # --- owners -----------------------------------------------------------------------------------------------------------
 
 
-def _owners(target: MvTarget, key: KeyChoice) -> Iterator[MvIssue]:
+def owner_issues(target: MvTarget, key: KeyChoice) -> Iterator[MvIssue]:
+    """Units by which rows could not be found again, where their key does not hold them."""
     units = [unit_of(part) for part in target.parts]
     for part, unit in zip(target.parts, units, strict=True):
         yield from _out_of_reach(part, unit)

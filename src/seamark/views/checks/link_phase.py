@@ -23,6 +23,9 @@ def target_issues(target: MvTarget) -> Iterator[MvIssue]:
         if target.is_document:
             for source in part.sources:
                 yield from _conditions(part, source)
+    if target.refresh is not MvRefresh.INCREMENTAL and not target.tables:
+        message = f"view '{target.name}' reads no table: nothing would ever compute it. Instead: make its rows a table"
+        yield issue_at("NotIncremental", message, target.script, target.place)
 
 
 def _columns(target: MvTarget, part: MvPart) -> Iterator[MvIssue]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from seamark.errors import did_you_mean
 from seamark.views.context import MvHandler
@@ -29,7 +29,17 @@ def parse_issues(reading: Reading, known_views: Collection[str] = ()) -> Iterato
             yield from _unknown_views(handler, {target.name for target in reading.targets} | set(known_views))
 
 
-def _where(script: MvScript, place: int) -> str:
+def taken_issues(reading: Reading, known_views: Mapping[str, str]) -> Iterator[tuple[str, MvIssue]]:
+    """Views that another source defines already, each with its name. Only these are wrong, not all of the source."""
+    places = {name.casefold(): place for name, place in known_views.items()}
+    for target in reading.targets:
+        if target.name.casefold() in places:
+            message = f"view '{target.name}' is defined already, {places[target.name.casefold()]}"
+            yield target.name, issue_at("DuplicateView", message, target.script, target.place)
+
+
+def shown_place(script: MvScript, place: int) -> str:
+    """A place as people write it: file, line and column."""
     line, column = script.position(place)
     return f"{script.name + ':' if script.name else ''}{line}:{column}"
 
@@ -39,7 +49,7 @@ def _doubled_views(reading: Reading) -> Iterator[MvIssue]:
     for target in reading.targets:
         before = first.setdefault(target.name.casefold(), target)
         if before is not target:
-            message = f"view '{target.name}' is defined already, at {_where(before.script, before.place)}"
+            message = f"view '{target.name}' is defined already, at {shown_place(before.script, before.place)}"
             yield issue_at("DuplicateView", message, target.script, target.place)
 
 
@@ -65,7 +75,7 @@ def _doubled_handlers(reading: Reading) -> Iterator[MvIssue]:
     for handler in reading.handlers:
         before = first.setdefault(handler.name.casefold(), handler)
         if before is not handler:
-            message = f"handler '{handler.name}' is defined already, at {_where(before.script, before.place)}"
+            message = f"handler '{handler.name}' is defined already, at {shown_place(before.script, before.place)}"
             yield issue_at("DuplicateHandler", message, handler.script, handler.place)
 
 
