@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 from tests.support.view_world import ViewWorld
 
@@ -235,6 +237,61 @@ def test_a_source_that_is_loaded_again_replaces_what_it_gave(shop, tmp_path):
     shop.store.load_views(folder)
     shop.run()
     assert shop.rows("a") == [(1, "x", "n"), (2, "x", "m")]
+
+
+@pytest.mark.scenario("V79")
+@pytest.mark.parametrize(
+    ("first", "place"),
+    [("file", "a.sql:1:26"), ("text", "texts:1:26"), ("unnamed", "another text:1:26"), ("view", "ds.view")],
+)
+def test_a_view_that_another_source_defines_is_left_out_and_both_places_are_named(shop, tmp_path, first, place):
+    select = "SELECT o.id, o.note FROM orders o"
+    text = f"CREATE MATERIALIZED VIEW a PRIMARY KEY (id) AS {select}"
+    if first == "view":
+        shop.store.view("a", select)
+    elif first == "file":
+        (tmp_path / "a.sql").write_text(text)
+        shop.store.load_views(tmp_path / "a.sql")
+    else:
+        shop.store.load_views(text, name="texts" if first == "text" else None)
+    before = shop.store.view("a")
+
+    again = f"CREATE MATERIALIZED VIEW b AS {select};\n{text.replace('VIEW a', 'VIEW A')}"
+    with pytest.raises(ViewError) as raised:
+        shop.store.load_views(again, name="more")
+    (issue,) = raised.value.issues
+    assert (issue.kind, issue.phase, issue.line, issue.column) == ("DuplicateView", "parse", 2, 26)
+    assert "is defined already, " in issue.message
+    assert place in issue.message
+    found = shop.store.load_views(again, name="more", strict=False)
+    assert (found.loaded, found.left_out) == (("b",), ("A",))
+    assert shop.store.view("a") is before
+    with pytest.raises(ViewError, match="DuplicateView") if first != "view" else nullcontext():
+        shop.store.view("a", select)
+    assert shop.store.load_views(again.replace("VIEW A", "VIEW c"), name="more").loaded == ("b", "c")
+
+
+@pytest.mark.scenario("V58")
+@pytest.mark.scenario("V90")
+def test_a_star_that_stands_for_other_columns_says_which(shop):
+    star = "SELECT o.* FROM (SELECT * EXCEPT (note) FROM orders) o"
+    shop.view("v", star, key="id")
+    shop.put("orders", (1, 5, "a"))
+    shop.run()
+    shop.add_table("orders", "id long, customer_id long, note string, place string", key="id")
+    shop.put("orders", (2, 5, "b", "p"))
+    shop.run()
+    assert shop.rows("v") == [(1, 5), (2, 5)]
+
+    shop.view("v", star, key="id")
+    error = shop.store.run().steps["v"].error
+    assert isinstance(error, DefinitionChanged)
+    assert "-  -- o.* is id, customer_id\n" in str(error)
+    assert "+  -- o.* is id, customer_id, place\n" in str(error)
+    assert "+  -- * EXCEPT (note) is id, customer_id, place\n" in str(error)
+    shop.store.run("v", on_change="recompute")
+    shop.assert_equal()
+    replayed(shop)
 
 
 @pytest.mark.scenario("V90")

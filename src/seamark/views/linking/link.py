@@ -208,7 +208,7 @@ class _Linker:
                 for name in named.columns or ()
             ]
         return [
-            MvColumn(name, replace(reference, place=column.place), column.place)
+            MvColumn(name, replace(reference, place=column.place), column.place, of_star=True)
             for name, reference in found
             if name.casefold() not in left_out
         ]
