@@ -320,3 +320,21 @@ def test_calls_and_what_encloses_them():
         ("left", "", ""),
         ("filter", "", ""),
     ]
+
+
+@pytest.mark.parametrize(
+    ("group", "word"),
+    [("split(o.note, ',')", "split(o.note,"), ("o.id / 2", "o.id"), ("struct(o.note)", "struct(o.note)")],
+)
+def test_a_computed_group_by_which_no_row_can_be_found_again_is_refused(kinds, group, word):
+    found = kinds(f"SELECT to_json(struct({group} AS g)) AS k, count(*) AS n FROM orders o GROUP BY {group}", ("k",))
+    assert found == [("UnsupportedKeyType", word)]
+
+
+def test_computed_groups_of_parts_stand_in_one_column_or_are_refused(kinds):
+    united = (
+        "SELECT {} AS k, count(*) AS n FROM orders o GROUP BY {} UNION ALL SELECT o.note AS k, 1 AS n FROM orders o"
+    )
+    moment = "to_timestamp(o.note)"
+    assert "UnsupportedKeyType" in dict(kinds(united.format(f"string({moment})", moment), ("k",)))
+    assert "UnsupportedKeyType" not in dict(kinds(united.format("upper(o.note)", "upper(o.note)"), ("k",)))

@@ -19,10 +19,13 @@ from seamark.views.analysis.calls import call_issues
 from seamark.views.analysis.floats import float_issues
 from seamark.views.analysis.scratch import RefusedQuery, Scratch, scratch_in
 from seamark.views.checks.check import Analyse, Checked
+from seamark.views.checks.key_checks import unit_type, unit_type_issues
 from seamark.views.checks.metadata_phase import are_alike
 from seamark.views.issues import MvIssue, issue_at, issue_in
 from seamark.views.model import MvPart, MvTarget, MvUnitKind
 from seamark.views.paths.actions import ActionSync, Paths, paths_of
+from seamark.views.paths.keys import KeyChoice, key_of
+from seamark.views.paths.units import unit_of
 from seamark.views.places import MvPlace
 from seamark.views.spec import AnalysedView
 from seamark.views.sql.queries import path_query, refresh_query
@@ -180,6 +183,10 @@ class _Analysis:
         """The queries that find units and refresh them."""
         if target.is_full:
             return  # it has no units
+        unfit = list(unit_type_issues(target, self._key(target), [self._unit_types(part) for part in target.parts]))
+        if unfit:
+            yield from unfit
+            return
         for part in target.parts:
             if part.query is None:
                 continue
@@ -211,6 +218,22 @@ class _Analysis:
             source = part.source(action.source)
             what = f"the query from '{source.alias}' to units ({action.kind})"
             yield what, path_query(paths, action, relations), source.place.start
+
+    def _key(self, target: MvTarget) -> KeyChoice:
+        declared = self._checked.declared.find(target.name)
+        return key_of(target, declared.schema.key if declared is not None else None)
+
+    def _unit_types(self, part: MvPart) -> list[pa.DataType | None]:
+        """The types of a part's unit; Spark tells those of groups and partitions, owners are columns of tables."""
+        unit = unit_of(part)
+        known = [unit_type(part, column) for column in unit.columns]
+        if unit.is_owner or unit.kind is MvUnitKind.ALL:
+            return known
+        try:
+            columns = self._scratch.types_of(units_query(paths_of(part), self._tables(part), keys=None))
+        except RefusedQuery:  # said of the query itself
+            return known
+        return [arrow_type(field.dataType) for field in columns.fields]
 
     def _leftmost_key(self, paths: Paths) -> StructType:
         info = paths.facts.lineage.leftmost.info

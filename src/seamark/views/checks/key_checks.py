@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
@@ -15,6 +15,9 @@ from seamark.views.paths.lineage import Lineage
 from seamark.views.paths.types import is_nullable, type_of
 from seamark.views.paths.units import MvUnit, UnitColumn, selectable, unit_of
 from seamark.views.table_info import MvTableInfo
+
+UnitTypes = Sequence[pa.DataType | None]
+"""The types of a unit's values, None where one is not known."""
 
 
 def key_issues(target: MvTarget, table: MvTableInfo | None) -> Iterator[MvIssue]:
@@ -134,12 +137,22 @@ def owner_issues(target: MvTarget, key: KeyChoice) -> Iterator[MvIssue]:
     units = [unit_of(part) for part in target.parts]
     for part, unit in zip(target.parts, units, strict=True):
         yield from _out_of_reach(part, unit)
+    types = [
+        [unit_type(part, column) for column in unit.columns] for part, unit in zip(target.parts, units, strict=True)
+    ]
+    yield from unit_type_issues(target, key, types)
+
+
+def unit_type_issues(target: MvTarget, key: KeyChoice, types: Sequence[UnitTypes]) -> Iterator[MvIssue]:
+    """Units of types by which no row could be found again; a type is None where it is not known."""
+    units = [unit_of(part) for part in target.parts]
     if len(target.parts) == 1 and transform_keys(target.parts[0], units[0], key.columns) is not None:
         return
-    for part, unit in zip(target.parts, units, strict=True):
-        yield from _no_keys(part, unit)
-    for part, unit in zip(target.parts[1:], units[1:], strict=True):
-        yield from _different(target.parts[0], units[0], part, unit)
+    parts = list(zip(target.parts, units, types, strict=True))
+    for part, unit, found in parts:
+        yield from _no_keys(part, unit, found)
+    for part, unit, found in parts[1:]:
+        yield from _different(*parts[0], part, unit, found)
 
 
 def _out_of_reach(part: MvPart, unit: MvUnit) -> Iterator[MvIssue]:
@@ -153,7 +166,8 @@ def _out_of_reach(part: MvPart, unit: MvUnit) -> Iterator[MvIssue]:
             yield issue_in("OwnerOutOfReach", message, part.text, first.place.start)
 
 
-def _type(part: MvPart, column: UnitColumn) -> pa.DataType | None:
+def unit_type(part: MvPart, column: UnitColumn) -> pa.DataType | None:
+    """The type of a value of a part's unit, as far as it is known without Spark."""
     lineage = Lineage(part)
     if column.expression is not None:
         return type_of(lineage, column.expression)
@@ -164,9 +178,8 @@ def _type(part: MvPart, column: UnitColumn) -> pa.DataType | None:
     return found.type if found is not None else None
 
 
-def _no_keys(part: MvPart, unit: MvUnit) -> Iterator[MvIssue]:
-    for column in unit.columns:
-        found = _type(part, column)
+def _no_keys(part: MvPart, unit: MvUnit, types: UnitTypes) -> Iterator[MvIssue]:
+    for column, found in zip(unit.columns, types, strict=True):
         if found is not None and (pa.types.is_floating(found) or pa.types.is_nested(found)):
             which = "floats" if pa.types.is_floating(found) else "arrays and structs"
             message = f"rows would be found again by '{column.shown}', a {spark_name(found)}: {which} are no keys"
@@ -174,10 +187,13 @@ def _no_keys(part: MvPart, unit: MvUnit) -> Iterator[MvIssue]:
             yield issue_in("UnsupportedKeyType", message, part.text, place)
 
 
-def _different(first: MvPart, one: MvUnit, part: MvPart, other: MvUnit) -> Iterator[MvIssue]:
+def _different(
+    first: MvPart, one: MvUnit, ones: UnitTypes, part: MvPart, other: MvUnit, others: UnitTypes
+) -> Iterator[MvIssue]:
     """Owners of parts with different types are kept as text: only what has one way to be written can be."""
-    for left, right in zip(one.columns, other.columns, strict=False):
-        types = _type(first, left), _type(part, right)
+    lefts, rights = zip(one.columns, ones, strict=True), zip(other.columns, others, strict=True)
+    for (left, left_type), (right, right_type) in zip(lefts, rights, strict=False):
+        types = left_type, right_type
         if None in types or types[0] == types[1]:
             continue
         for found in types:
