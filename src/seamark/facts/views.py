@@ -37,7 +37,10 @@ class ViewQueries:
 
 @dataclass(frozen=True, slots=True)
 class ViewLine:
-    """One view of a listing. `unit` says what is refreshed at once, `waiting` how many dictionary records wait."""
+    """One view of a listing. `unit` says what is refreshed at once, `waiting` how many dictionary records wait.
+
+    `why_all_rows` is why a view with `REFRESH AUTO` is computed as a whole.
+    """
 
     name: str
     key: tuple[str, ...]
@@ -47,6 +50,7 @@ class ViewLine:
     dictionaries: tuple[str, ...]
     waiting: int
     paused_since: datetime | None
+    why_all_rows: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,7 @@ def list_views(store: DataStore, names: Sequence[str]) -> ListedViews:
                 dictionaries=tuple(sorted(view.spec.deferred)),
                 waiting=waiting,
                 paused_since=None if since is None else datetime.fromtimestamp(since, UTC),
+                why_all_rows=view.target.why_full,
             )
         )
     return ListedViews(tuple(lines))
