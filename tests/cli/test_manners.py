@@ -13,12 +13,12 @@ import seamark
 VERBS = [
     *("init", "plan", "run", "failures", "retry", "reset"),
     *("ls", "log", "show", "status", "why"),
-    *("check", "verify", "heads", "fold", "gc", "doctor"),
+    *("check", "sql", "scan", "view", "verify", "heads", "fold", "gc", "doctor"),
 ]
 IN_A_PROJECT = [
     *(["plan"], ["run"], ["failures"], ["retry", "process_posts"], ["reset", "process_posts"]),
     *(["ls"], ["log", "posts"], ["show", "posts"], ["status"], ["why", "feed", "post_id=1"]),
-    *(["verify"], ["heads"], ["fold"], ["gc"], ["doctor"]),
+    *(["sql", "v"], ["scan", "v"], ["view", "ls"], ["verify"], ["heads"], ["fold"], ["gc"], ["doctor"]),
 ]
 
 

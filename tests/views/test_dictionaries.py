@@ -239,3 +239,30 @@ def test_a_handler_says_which_tables_are_dictionaries(shop):
     assert (statistics["pending_records"], statistics["lag_seconds"]) == (2, 0.0)
     assert shop.run(dictionaries="now").steps["v"].corrected == 1
     shop.assert_equal()
+
+
+SCALED = "SELECT upper(s.value) AS k, count(*) AS n FROM orders o CROSS JOIN settings s GROUP BY upper(s.value)"
+PERIODS = "SELECT c.name AS k, count(*) AS n FROM customer c JOIN settings s ON s.code <= c.id GROUP BY c.name"
+RANKED = "SELECT o.id AS k, count(*) OVER (PARTITION BY upper(s.value)) AS n FROM orders o CROSS JOIN settings s"
+UNITED = f"{SCALED} UNION ALL SELECT concat('order ', o.id) AS k, 1 AS n FROM orders o"
+
+
+@pytest.mark.parametrize("select", [SCALED, PERIODS, RANKED, UNITED], ids=["scaled", "periods", "ranked", "united"])
+@pytest.mark.parametrize("taken", ["stream", "limit", "pass"])
+def test_groups_that_are_gone_go_although_no_equality_leads_to_them(spark, tmp_path, clock, select, taken):
+    """A change from which no equality leads on concerns every unit: those that are, and those that have rows."""
+    shop = opened(spark, tmp_path, clock)
+    shop.put("settings", (1, "a"))
+    shop.put("customer", (1, "x", None), (2, "y", None))
+    shop.put("orders", (1, 1, "n"), (2, 1, "m"))
+    shop.view("v", select, key="k", dictionaries=["settings"] if taken == "pass" else (), batch_keys=1)
+    shop.run()
+    for change in (lambda: shop.put("settings", (1, "b")), lambda: shop.drop("settings", 1)):
+        change()
+        if taken == "limit":
+            shop.run("v", limit=100)
+        shop.run(dictionaries="now")
+        shop.assert_equal()
+        shop.assert_settled()
+    found = shop.store.verify(replay=True)
+    assert (found.ok, found.not_replayable) == (True, 0), found.findings

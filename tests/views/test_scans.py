@@ -200,7 +200,7 @@ def test_changes_during_a_scan_are_not_lost(shop):
     replayed(shop)
 
 
-@pytest.mark.parametrize("rate", [0, -1, True])
+@pytest.mark.parametrize("rate", [0, -1, True, 1e-9, float("nan"), float("inf"), 10**400, "5"])
 def test_a_rate_is_a_number_above_zero(shop, rate):
     fill(shop)
     with pytest.raises(InvalidStep, match="is not a number of rows per second"):
@@ -230,3 +230,20 @@ def test_groups_and_what_is_computed_as_a_whole_are_scanned_too(shop):
     shop.run()
     shop.assert_equal()
     replayed(shop)
+
+
+def test_a_scan_that_was_cut_off_begins_again_under_another_text(shop):
+    """What the first text has made is what the second one is to make anew."""
+    fill(shop)
+    view = shop.view("v", "SELECT o.id, o.note FROM orders o", key="id")
+    shop.run()
+
+    def cut_off(report, left):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        view.scan(rate=4, on_batch=cut_off)
+    changed = shop.view("v", "SELECT o.id, upper(o.note) AS note FROM orders o", key="id", on_change="keep")
+    assert changed.scan(rate=4).corrected == 10
+    shop.run()
+    shop.assert_equal()

@@ -119,3 +119,21 @@ def test_what_is_no_key_is_refused_as_a_group_that_rows_would_be_found_again_by(
         with pytest.raises(ViewError, match=f"'t.{column}', a .*are no keys") as raised:
             shop.view("v", f"SELECT to_json(array(t.{column})) AS k FROM thing t GROUP BY t.{column}", key="k")
         assert {issue.kind for issue in raised.value.issues if issue.is_error} == {"UnsupportedKeyType"}
+
+
+def test_a_generator_in_a_subquery_fails_the_units_whose_rows_it_doubles(shop):
+    text = "SELECT t.id, t.tag FROM (SELECT id, explode(array('a', note)) AS tag FROM orders) t"
+    shop.view("v", text, key="id")
+    shop.put("orders", (1, 1, "b"))
+    shop.run()
+    (failure,) = shop.store.view("v").failed_keys()
+    assert failure.error == "2 rows have the key id=1"
+    with pytest.raises(ViewError, match="SeveralRowsPerKey"):
+        shop.view("w", text)
+
+
+def test_a_group_by_a_text_with_a_collation_of_its_own_is_refused(shop):
+    with pytest.raises(ViewError, match="is of a type that no table can hold"):
+        shop.view(
+            "v", "SELECT lower(o.note) AS k FROM orders o GROUP BY o.note COLLATE UTF8_LCASE, lower(o.note)", key="k"
+        )

@@ -13,12 +13,13 @@ from seamark.control import Mode
 from seamark.errors import ComputeFailed
 from seamark.steps.past.checkpoint import Checkpoint
 from seamark.steps.past.history import PastCommit, read_at_commit
+from seamark.steps.rows.fetch import read_for
 from seamark.steps.rows.keys import columns_of, keys_of
 from seamark.steps.rows.scope import AllKeys, KeyRange, KeyValues, Scope
 from seamark.steps.running.blame import KeyTrouble, blamed
 from seamark.steps.standing.pins import Pending
 from seamark.tables.context import TableContext
-from seamark.tables.frame import CheckedFrame, union_of
+from seamark.tables.frame import CheckedFrame, LocalFrame, by_name, union_of
 from seamark.tables.read.snapshot import snapshot_at
 from seamark.tables.read.source import TableSource
 from seamark.transforms.compute.isolate import compute_isolating
@@ -42,7 +43,7 @@ from seamark.views.refresh.gather import GatheredUnits, every_unit, gather_units
 from seamark.views.refresh.rows import ViewTables
 from seamark.views.refresh.select import Selection
 from seamark.views.refresh.settle import Settling
-from seamark.views.refresh.units import PartUnits, ViewUnits
+from seamark.views.refresh.units import PART, PartUnits, ViewUnits
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,19 @@ class ViewKeying:
 
     def changed_keys(self, changes: Sequence[Changes], read: Read, before: Read) -> Iterator[Found]:
         """The units that changed records of the tables lead to, table after table."""
-        return Finder(self.units, self.tables(read, before)).changed_units(changes)
+        finder = Finder(self.units, self.tables(read, before), lambda part: self.standing_units(part.part.alias))
+        return finder.changed_units(changes)
+
+    def standing_units(self, part: str | None) -> CheckedFrame:
+        """The units of the rows that stand, perhaps of one part only."""
+        last = self.last_record
+        if last is None:
+            return LocalFrame(self.units.schema.empty_table())
+        rows = read_for(self.output, AllKeys(), last, self.keys).select(self.keys)
+        if part is None or PART not in self.keys:
+            return rows
+        its = LocalFrame(pa.table({PART: pa.array([part], self.key_types[PART])}))
+        return rows.semi_join(its, by_name([PART]), self.context.session)
 
     def path_of(self, table: str) -> str:
         """The kinds of path that lead from a table's changes to units, for people."""
@@ -144,9 +157,11 @@ class ViewKeying:
     # --- all units ----------------------------------------------------------------------------------------------------
 
     def all_keys(self, read: Read) -> DataFrame:
-        """Every unit that the tables have."""
+        """Every unit that the tables have; of groups also those that are gone and still have rows."""
         tables, session = self.tables(read, read), self.context.session
         found = [self.units.as_keys(part, every_unit(part, tables), session) for part in self.units.parts]
+        if self.looks_back:
+            found.append(self.standing_units(None))
         return union_of(found, session).distinct().to_spark(session)
 
     def keys_of_groups(self, groups: DataFrame, read: Read) -> DataFrame:

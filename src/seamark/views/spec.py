@@ -197,4 +197,4 @@ def gives_each_key_once(units: ViewUnits, schema: TableSchema) -> bool:
     if not part.unit.is_owner or set(units.keys) != set(schema.key) or set(schema.required) > set(schema.key):
         return False
     lineage = part.paths.facts.lineage
-    return next(multiplied(lineage), None) is None and not any(c.generates for c in lineage.top.computations())
+    return next(multiplied(lineage), None) is None and next(lineage.generators(), None) is None

@@ -233,7 +233,7 @@ class _Analysis:
             columns = self._scratch.types_of(units_query(paths_of(part), self._tables(part), keys=None))
         except RefusedQuery:  # said of the query itself
             return known
-        return [arrow_type(field.dataType) for field in columns.fields]
+        return [arrow_type(field.dataType) or pa.null() for field in columns.fields]
 
     def _leftmost_key(self, paths: Paths) -> StructType:
         info = paths.facts.lineage.leftmost.info

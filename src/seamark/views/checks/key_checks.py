@@ -57,7 +57,7 @@ def _several_rows(target: MvTarget, key: KeyChoice) -> Iterator[MvIssue]:
             elif not holds_key_of(lineage, key.columns, query, source):
                 message += f", and the key ({', '.join(key.columns)}) does not hold what tells them apart"
                 yield issue_in("SeveralRowsPerKey", message, part.text, source.place.start, "warning")
-        generator = next((c for c in lineage.top.computations() if c.generates), None)
+        generator = next(lineage.generators(), None)
         if generator is not None and not key.is_chosen and unit_of(part).kind is not MvUnitKind.GROUP:
             message = "a generator gives several rows, and no key tells them apart: write PRIMARY KEY (…)"
             yield issue_in("SeveralRowsPerKey", message, part.text, generator.place.start)
@@ -180,7 +180,11 @@ def unit_type(part: MvPart, column: UnitColumn) -> pa.DataType | None:
 
 def _no_keys(part: MvPart, unit: MvUnit, types: UnitTypes) -> Iterator[MvIssue]:
     for column, found in zip(unit.columns, types, strict=True):
-        if found is not None and (pa.types.is_floating(found) or pa.types.is_nested(found)):
+        if found is not None and pa.types.is_null(found):
+            message = f"rows would be found again by '{column.shown}', which is of a type that no table can hold"
+            place = column.expression.place.start if column.expression else part.leftmost.place.start
+            yield issue_in("UnsupportedKeyType", message, part.text, place)
+        elif found is not None and (pa.types.is_floating(found) or pa.types.is_nested(found)):
             which = "floats" if pa.types.is_floating(found) else "arrays and structs"
             message = f"rows would be found again by '{column.shown}', a {spark_name(found)}: {which} are no keys"
             place = column.expression.place.start if column.expression else part.leftmost.place.start

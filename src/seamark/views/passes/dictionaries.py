@@ -84,6 +84,10 @@ class DictionaryPass:
     # --- one pass -----------------------------------------------------------------------------------------------------
 
     @property
+    def _digest(self) -> str:
+        return self.step.spec.definition.digest
+
+    @property
     def _id(self) -> ScanId:
         return ScanId(self.job, self.step.name, "", ScanKind.DICTIONARY)
 
@@ -141,7 +145,7 @@ class DictionaryPass:
 
     def _scope(self, scan: Scan, taken: list[Taken], backlog: Backlog, stack: ExitStack) -> tuple[Page, Scope]:
         keying = self.keying
-        page = Page(keying.keys, cursor_in(scan.position, keying.keys, keying.key_types))
+        page = Page(keying.keys, cursor_in(scan.position, keying.keys, keying.key_types, self._digest))
         changes = [ChangedBlocks(piece.table, piece.blocks) for piece in taken]
         if not keying.keys:
             found = keying.changed_keys(changes, backlog.read, backlog.before)
@@ -151,7 +155,7 @@ class DictionaryPass:
 
     def _moved(self, scan: Scan, page: Page, keys: int) -> Scan:
         done_at = self.pace.now() if page.upto is None else None
-        position = cursor_text(page.columns, page.upto)
+        position = cursor_text(page.columns, page.upto, self._digest)
         return replace(scan, position=position, rows_done=scan.rows_done + keys, done_at=done_at)
 
 

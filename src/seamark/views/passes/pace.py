@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from seamark.clock import Clock
 from seamark.errors import InvalidStep
 
+SLOWEST = 0.001  # rows per second, as in the configuration: one in a quarter of an hour
 PAGE_UNITS = 200_000  # of a page whose units are looked up first
 
 
@@ -18,11 +19,10 @@ class Pace:
     rate: float | None = None
 
     def __post_init__(self) -> None:
-        wrong = self.rate is not None and (isinstance(self.rate, bool) or not self.rate > 0)
-        if wrong:
+        if self.rate is not None and not _is_rate(self.rate):
             raise InvalidStep(
                 f"rate={self.rate!r} is not a number of rows per second. Nothing was scanned.",
-                hint="give a number above 0, or none for no limit.",
+                hint=f"give a number from {SLOWEST} on, or none for no limit.",
             )
 
     @property
@@ -38,3 +38,7 @@ class Pace:
         """Return when so many rows may have been done since a moment."""
         if self.rate is not None and rows:
             self.clock.sleep(max(0.0, begun + rows / self.rate - self.now()))
+
+
+def _is_rate(given: object) -> bool:
+    return isinstance(given, int | float) and not isinstance(given, bool) and SLOWEST <= given < 1e15

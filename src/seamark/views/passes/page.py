@@ -70,15 +70,24 @@ def _plain(bound: Bound) -> list[Any] | None:
 # --- cursors ----------------------------------------------------------------------------------------------------------
 
 
-def cursor_text(columns: Sequence[str], upto: Bound) -> str | None:
-    """The last unit of a page, as the text in which a scan keeps it."""
-    return None if upto is None else json.dumps(dict(zip(columns, _plain(upto) or (), strict=True)), ensure_ascii=False)
+def cursor_text(columns: Sequence[str], upto: Bound, digest: str) -> str | None:
+    """The last unit of a page, as the text in which a scan keeps it, with the digest of what its rows are made by."""
+    if upto is None:
+        return None
+    unit = dict(zip(columns, _plain(upto) or (), strict=True))
+    return json.dumps({"by": digest, "after": unit}, ensure_ascii=False)
 
 
-def cursor_in(text: str | None, columns: Sequence[str], types: KeyTypes) -> Bound:
-    """The unit after which a scan goes on; None where it begins, also if its units were others then."""
+def cursor_in(text: str | None, columns: Sequence[str], types: KeyTypes, digest: str) -> Bound:
+    """The unit after which a scan continues.
+
+    None where it begins: also if its units were others then, or its pages were made by another definition.
+    """
     found = {} if text is None else json.loads(text)
-    return key_from_json(columns, [found[name] for name in columns], types) if list(found) == list(columns) else None
+    after = found.get("after", {})
+    if found.get("by") != digest or list(after) != list(columns):
+        return None
+    return key_from_json(columns, [after[name] for name in columns], types)
 
 
 def filter_digest(where: str | None) -> str:

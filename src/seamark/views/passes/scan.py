@@ -47,6 +47,10 @@ class Scanning:
                 self._scan_part(lease, alias, report, restart=restart)
         return report
 
+    @property
+    def _digest(self) -> str:
+        return self.step.spec.definition.digest
+
     def _leased(self, stack: ExitStack) -> Lease:
         leases, name = self.context.control.leases, f"scan:{self.step.name}"
         try:
@@ -106,7 +110,7 @@ class Scanning:
         return scan
 
     def _cursor(self, scan: Scan) -> Bound:
-        return cursor_in(scan.position, self.keying.keys, self.keying.key_types)
+        return cursor_in(scan.position, self.keying.keys, self.keying.key_types, self._digest)
 
     def _ranges(self, cursor: Bound) -> list[Page]:
         """The pages that are left, where left-most rows hold the units; none where these are looked up page by page.
@@ -154,5 +158,5 @@ class Scanning:
 
     def _moved(self, scan: Scan, page: Page, keys: int) -> Scan:
         done_at = self.pace.now() if page.upto is None else None
-        position = cursor_text(page.columns, page.upto)
+        position = cursor_text(page.columns, page.upto, self._digest)
         return replace(scan, position=position, rows_done=scan.rows_done + keys, done_at=done_at)

@@ -7,14 +7,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from seamark.spark.frames import arrow_rows
-from seamark.steps.rows.fetch import read_for
 from seamark.steps.rows.keys import keys_of
 from seamark.steps.rows.scope import AllKeys, Scope, rows_within
 from seamark.tables.computed import computed
-from seamark.tables.frame import CheckedFrame, LocalFrame, Session, SparkFrame, by_name, quoted
+from seamark.tables.frame import CheckedFrame, LocalFrame, Session, SparkFrame, quoted
 from seamark.tables.ordering import in_order
 from seamark.tables.read.source import TableSource
 from seamark.tables.schema.table_schema import Column, TableSchema
@@ -25,7 +22,7 @@ from seamark.views.passes.page import Bound, Page
 from seamark.views.refresh.gather import PartReader, every_unit, units_of_leftmost
 from seamark.views.refresh.query import over_frames
 from seamark.views.refresh.rows import ViewTables
-from seamark.views.refresh.units import PART, PartUnits
+from seamark.views.refresh.units import PartUnits
 
 if TYPE_CHECKING:
     from seamark.views.keying import ViewKeying
@@ -53,7 +50,7 @@ class PageUnits:
             parts = [part for part in keying.units.parts if page.part in (None, part.part.alias)]
             found = [self._all_of(part, tables, page.where) for part in parts]
             if page.where is None:
-                found.append(self._standing(page.part))
+                found.append(keying.standing_units(page.part))
         return self._bounded(page, keying.units.union(found, self._session)).distinct()
 
     def first(self, page: Page, most: int, stack: ExitStack) -> tuple[Page, Scope]:
@@ -97,17 +94,6 @@ class PageUnits:
             rows = self.leftmost_where(part, tables, where)
             found = units_of_leftmost(PartReader(part, tables, tables.rows), rows)
         return self.keying.units.as_keys(part, found, self._session)
-
-    def _standing(self, part: str | None) -> CheckedFrame:
-        """The units of the rows that stand, perhaps of one part only."""
-        keying, last = self.keying, self.keying.last_record
-        if last is None:
-            return LocalFrame(keying.units.schema.empty_table())
-        rows = read_for(keying.output, AllKeys(), last, keying.keys).select(keying.keys)
-        if part is None or PART not in keying.keys:
-            return rows
-        its = LocalFrame(pa.table({PART: pa.array([part], keying.key_types[PART])}))
-        return rows.semi_join(its, by_name([PART]), self._session)
 
     def _bounded(self, page: Page, units: CheckedFrame) -> CheckedFrame:
         schema = TableSchema(tuple(Column(name, kind, True) for name, kind in self.keying.key_types.items()))

@@ -45,7 +45,7 @@ def key_of(target: MvTarget, declared: tuple[str, ...] | None) -> KeyChoice:
     unit, lineage = unit_of(part), Lineage(part)
     if unit.kind is MvUnitKind.GROUP:
         return KeyChoice(unit_outputs(lineage, unit) or (), "groups")
-    if next(multiplied(lineage), None) is not None or any(c.generates for c in lineage.top.computations()):
+    if next(multiplied(lineage), None) is not None or next(lineage.generators(), None) is not None:
         return KeyChoice((), "left-most")
     names = identifying(lineage, lineage.top)
     return KeyChoice(tuple(names or ()), "left-most")

@@ -69,6 +69,14 @@ class Lineage:
             yield query
             waiting.extend(query.inner())
 
+    def generators(self) -> Iterator[MvComputation]:
+        """The expressions that give several rows of one, in the part's query and in those that it reads from."""
+        waiting = [self.top]
+        while waiting:
+            query = waiting.pop()
+            yield from (computation for computation in query.computations() if computation.generates)
+            waiting.extend(source.query for source in query.sources if source.query is not None)
+
     # --- columns ------------------------------------------------------------------------------------------------------
 
     def column(self, value: MvValue) -> LeafColumn | None:

@@ -22,6 +22,7 @@ from seamark.views.model import (
 )
 from seamark.views.places import MvPlace
 from seamark.views.plain_sql.functions import AGGREGATES, GENERATORS
+from seamark.views.plain_sql.refusals import Refused, refusal
 from seamark.views.plain_sql.signs import Signs, UnreadableSelect
 
 _BEHIND_CALL = ("FILTER", "WITHIN GROUP", "WITHIN", "GROUP", "IGNORE", "RESPECT", "NULLS")
@@ -60,6 +61,7 @@ class ExpressionReader:
             return Read(MvComputation(text, place, signs, references), plain, None, ())
         reduced = self._reduced(inner_lo, inner_hi)
         tree = reduced.parsed()
+        self._refuse_unnamed_columns(lo, hi, tree)
         queries = tuple(self._subqueries(reduced, tree))
         computation = MvComputation(
             text,
@@ -117,6 +119,13 @@ class ExpressionReader:
             elif kind is TokenType.AND:
                 cuts.append(i)
         return list(zip([lo, *(cut + 1 for cut in cuts)], [*cuts, hi], strict=True))
+
+    def _refuse_unnamed_columns(self, lo: int, hi: int, tree: exp.Expression) -> None:
+        """Refuse what uses columns without their names: nobody would see that they are used."""
+        if any(self._calls(i) == "identifier" for i in range(lo, hi)):
+            raise Refused(refusal("IDENTIFIER", self._signs.place(lo, hi)))
+        if any(not isinstance(star.parent, exp.Count) for star in tree.find_all(exp.Star)):
+            raise Refused(refusal("a * in an expression", self._signs.place(lo, hi)))
 
     # --- plain columns and constants ----------------------------------------------------------------------------------
 

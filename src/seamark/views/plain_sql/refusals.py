@@ -30,6 +30,8 @@ _REASONS: dict[str, tuple[str, str]] = {
         "a condition on a window is followed only where the window is in a subquery",
         f"a WHERE over a subquery that has the window as a column; or {FULL}",
     ),
+    "a * in an expression": ("the columns that it means are not followed there", f"name the columns; or {FULL}"),
+    "IDENTIFIER": ("a column that a text names is not followed", f"write the column itself; or {FULL}"),
     "NATURAL JOIN": ("what it joins by is not written", "write ON or USING"),
     "VALUES": ("its rows are of no table", "make them a table"),
     "a query without FROM": ("its rows are of no table", "make them a table"),

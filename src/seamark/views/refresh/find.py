@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from seamark.tables.frame import CheckedFrame, LocalFrame, Session, SparkFrame
+from seamark.tables.frame import CheckedFrame, LocalFrame, Session, SparkFrame, union_of
 from seamark.transforms.keying import FIRST, LAST, Changes, Found
 from seamark.transforms.keys.hops import grouped, led_to
 from seamark.views.paths.actions import Action, ActionEveryKey, ActionKeysGrab, ActionKeysTransform, Hop
@@ -23,10 +23,11 @@ from seamark.views.refresh.units import PartUnits, ViewUnits
 
 @dataclass(frozen=True)
 class Finder:
-    """Finds units, at the positions that a run reads at."""
+    """Finds units, at the positions that a run reads at. `standing` gives those of a part that have rows now."""
 
     units: ViewUnits
     tables: ViewTables
+    standing: Callable[[PartUnits], CheckedFrame] | None = None
 
     def changed_units(self, changes: Sequence[Changes]) -> Iterator[Found]:
         """The units that changed records of the tables lead to, table after table and source after source."""
@@ -56,8 +57,8 @@ class Finder:
         """The units that one source's images lead to, as keys of the view with their first and last record."""
         images = counted_images(action, change, self.tables.sources[action.table])
         if isinstance(action, ActionEveryKey):
-            found = self._every_unit(part, images)
-        elif isinstance(action, ActionKeysTransform):
+            return grouped(self._every_unit(part, images), self.units.keys, self.session)
+        if isinstance(action, ActionKeysTransform):
             found = named(images, action.columns, part.names)
         else:
             rows = self._leftmost_rows(part, action, images)
@@ -74,11 +75,17 @@ class Finder:
         return self.tables.session
 
     def _every_unit(self, part: PartUnits, images: CheckedFrame) -> CheckedFrame:
-        """All units at the pins, as soon as one image is left."""
+        """All units at the pins, as soon as one image is left; of groups also those that are gone and still have rows.
+
+        An owner that is gone is found by its own record.
+        """
         if images.is_empty():
-            return LocalFrame(_no_units(part, self.units))
+            return self.units.as_keys(part, LocalFrame(_no_units(part, self.units)), self.session)
+        found = [self.units.as_keys(part, every_unit(part, self.tables), self.session)]
+        if self.standing is not None and not part.unit.is_owner:
+            found.append(self.standing(part))
         spanned = grouped(images.select([LAST]), (), self.session)
-        return _with_offsets(every_unit(part, self.tables), spanned, self.session)
+        return _with_offsets(union_of(found, self.session), spanned, self.session)
 
     # --- to the left-most rows ----------------------------------------------------------------------------------------
 
