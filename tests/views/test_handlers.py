@@ -8,7 +8,7 @@ import pytest
 from tests.support.view_world import ViewWorld
 
 import seamark as sm
-from seamark.errors import HandlerHeld, InvalidStep, UnknownHandler, ViewError
+from seamark.errors import HandlerHeld, InvalidStep, SeamarkError, UnknownHandler, ViewError
 
 A = "SELECT o.id, c.name FROM orders o JOIN customer c ON c.id = o.customer_id"
 B = "SELECT o.id, r.title FROM orders o JOIN region r ON r.id = o.customer_id"
@@ -135,6 +135,17 @@ def test_a_handler_that_its_script_no_longer_has_stops(loaded):
     loaded.store.load_views("CREATE MATERIALIZED VIEW a PRIMARY KEY (id) AS " + A)
     until(lambda: not handler.is_running)
     assert "h" not in loaded.store.handlers()
+
+
+def test_a_view_that_its_own_source_no_longer_gives_is_named(loaded):
+    loaded.store.load_views(f"CREATE MATERIALIZED VIEW c PRIMARY KEY (id) AS {A}", "one")
+    handler = f"CREATE ASYNC HANDLER k PROCESS c, {INPUTS};"
+    loaded.store.load_views(handler, "two")
+    loaded.store.load_views("CREATE MATERIALIZED VIEW d AS SELECT o.id FROM orders o", "one")
+    with pytest.raises(SeamarkError, match="there is no view 'c'"):
+        loaded.store.handler("k").run_dictionaries()
+    with pytest.raises(SeamarkError, match="there is no step 'c'"):
+        loaded.store.handler("k").run()
 
 
 def test_one_handler_takes_what_waits_in_the_dictionaries_of_all_views(loaded, clock):

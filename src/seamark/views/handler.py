@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
 from seamark.control import Leases
-from seamark.errors import HandlerHeld, InvalidStep, LeaseHeld, ViewError
+from seamark.errors import HandlerHeld, InvalidStep, LeaseHeld, UnknownView, ViewError
 from seamark.steps.running.pipeline import reported
 from seamark.steps.running.report import RunReport
 from seamark.steps.running.run_config import Dictionaries, RunConfig
@@ -113,6 +113,8 @@ class ViewHandler:
     def _pass_over(self, is_wanted: Callable[[View], bool]) -> RunReport:
         report, steps = RunReport(), self._steps()
         for name in self.views:
+            if name not in steps:  # another source gave it, and does so no more
+                raise UnknownView(name, list(steps))
             if not steps[name].is_paused and is_wanted(steps[name]):
                 report.steps[name] = reported(name, RunConfig(), steps[name].run_dictionaries)
                 report.seconds += report.steps[name].seconds

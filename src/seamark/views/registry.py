@@ -190,7 +190,7 @@ class ViewRegistry:
         self._handlers = self._working(declared)
 
     def _working(self, declared: Iterable[MvHandler]) -> dict[str, ViewHandler]:
-        """The handlers as they run: one that is at work goes on as it is declared now, one that is gone stops."""
+        """The handlers as they run: one that is at work continues as it is declared now, one that is gone stops."""
         left_out, leases = self.left_out(), self.context.control.leases
         found: dict[str, ViewHandler] = {}
         for handler in declared:

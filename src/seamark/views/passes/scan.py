@@ -100,7 +100,7 @@ class Scanning:
             scan = self._do(scan, Page(self.keying.keys, self._cursor(scan), None, part, self.where), report)
 
     def _begun(self, lease: Lease, part: str, *, restart: bool) -> Scan:
-        """Where the scan of a part goes on, or its beginning."""
+        """Where the scan of a part continues, or its beginning."""
         scans = self.context.control.scans
         scan_id = ScanId(self.job, self.step.name, part, ScanKind.SCAN, filter_digest(self.where))
         found = None if restart else scans.find(scan_id)

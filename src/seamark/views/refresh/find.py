@@ -102,7 +102,7 @@ class Finder:
         return rows
 
     def identity(self, part: PartUnits) -> list[str]:
-        """The columns by which left-most rows are told apart: their key; without one, all that are used."""
+        """The columns that distinguish left-most rows: their key; without one, all that are used."""
         number = part.unit.leftmost
         source = self.tables.sources[str(part.part.source(number).table)]
         if source.schema.key:
